@@ -1,0 +1,1 @@
+"""One Run: from its preparation to the committed Record."""
