@@ -2,11 +2,11 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal, TypeAlias
 
-from evopolicygym.policy import PolicyValue, copy_policy_value, type_name
+from evopolicygym.policy import PolicyValue, as_float, copy_policy_value, type_name
 
 __all__ = ["ARTIFACT_MAX_BYTES", "FEEDBACK_MAX_ARTIFACTS", "Artifact", "ArtifactRetention", "Feedback"]
 
@@ -18,7 +18,8 @@ ArtifactRetention: TypeAlias = Literal["permanent", "bulk"]
 _NAME_MAX_BYTES = 1024
 _COMPONENT_MAX_BYTES = 255
 _MEDIA_TYPE = re.compile(
-    r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}(\s*;[ -~]+)?", re.IGNORECASE
+    r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}( *;[ -~]+)?",
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -39,13 +40,13 @@ class Artifact:
 
     name: str
     media_type: str
-    content: bytes
+    content: bytes = field(repr=False)
     retention: ArtifactRetention = "permanent"
 
     def __post_init__(self) -> None:
-        for field in ("name", "media_type", "retention"):
-            if type(getattr(self, field)) is not str:
-                raise TypeError(f"an artifact's {field} must be str, not {type_name(getattr(self, field))}")
+        for attribute in ("name", "media_type", "retention"):
+            if type(getattr(self, attribute)) is not str:
+                raise TypeError(f"an artifact's {attribute} must be str, not {type_name(getattr(self, attribute))}")
         if type(self.content) is not bytes:
             raise TypeError(f"an artifact's content must be bytes, not {type_name(self.content)}")
         problem = unsafe_path(self.name)
@@ -113,10 +114,10 @@ class Feedback:
     def __post_init__(self) -> None:
         if isinstance(self.score, bool) or not isinstance(self.score, int | float):
             raise TypeError(f"a score must be an int or float, not {type_name(self.score)}")
-        object.__setattr__(self, "score", float(self.score))
+        object.__setattr__(self, "score", as_float(self.score))
         if not isfinite(self.score):
             raise ValueError(f"a score must be finite, found {self.score!r}")
-        object.__setattr__(self, "content", copy_policy_value(self.content))
+        object.__setattr__(self, "content", copy_policy_value(self.content, name="content"))
         if not isinstance(self.artifacts, tuple | list):
             raise TypeError(f"artifacts must be a tuple of Artifact, not {type_name(self.artifacts)}")
         object.__setattr__(self, "artifacts", tuple(self.artifacts))

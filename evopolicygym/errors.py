@@ -16,6 +16,21 @@
 What a Policy does wrong is never among them: it is data, a failed Episode with a code.
 """
 
+__all__ = [
+    "AgentRunError",
+    "AgentSkillError",
+    "BenchmarkError",
+    "EvaluationError",
+    "EvoPolicyGymError",
+    "ExecutionUnavailableError",
+    "ProgramChangedError",
+    "ProgramError",
+    "ProgramLimitError",
+    "ProgramSourceError",
+    "RecordError",
+    "SpecError",
+]
+
 
 class EvoPolicyGymError(Exception):
     """The root: catch this to catch everything that the package raises on purpose."""

@@ -5,7 +5,7 @@ hash, big-endian.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ __all__ = [
     "PROGRAM_ENTRYPOINT",
     "assessment_seed",
     "environment_digest",
+    "plan_digest",
     "policy_seed",
     "program_digest",
     "seed_is_guessable",
@@ -108,6 +109,14 @@ def _in_path_order(files: Mapping[str, _T]) -> list[tuple[bytes, _T]]:
 def environment_digest(parameters: Mapping[str, PolicyValue]) -> str:
     """The identity of an Environment's parameters; types are told apart (``1``, ``1.0`` and ``True`` differ)."""
     return _digest(b"evopolicygym/environment-parameters/v1\0" + _node(dict(parameters)))
+
+
+def plan_digest(episodes: Iterable[PolicyValue]) -> str:
+    """The identity of planned Episodes, each given as one PolicyValue; ``resume`` refuses another plan."""
+    digest = sha256(b"evopolicygym/episode-plan/v1\0")
+    for episode in episodes:
+        digest.update(_lp(_node(episode)))
+    return "sha256:" + digest.hexdigest()
 
 
 def _node(value: PolicyValue) -> bytes:

@@ -6,7 +6,7 @@ Standard library only: submitted code imports this module in every Policy proces
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Union, runtime_checkable
 
@@ -29,6 +29,7 @@ INT_MIN = -(2**63)
 INT_MAX = 2**64 - 1
 SEED_MAX = 2**64 - 1
 VALUE_MAX_DEPTH = 128
+_SHOWN_KEY_LENGTH = 80
 
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {
@@ -139,10 +140,14 @@ PolicyValue: TypeAlias = Union[
 ]
 
 
-def copy_policy_value(value: object) -> PolicyValue:
+def copy_policy_value(value: object, *, name: str = "value") -> PolicyValue:
     """Check that ``value`` is an exact PolicyValue and return a detached deep copy of it.
 
     Types are exact: a NumPy scalar, an ``IntEnum`` member or a ``dict`` subclass is refused.
+
+    Args:
+        value: anything.
+        name: what error messages call it.
 
     Raises:
         TypeError: a value, or a dict key, of another type; the type and the place are named.
@@ -152,7 +157,7 @@ def copy_policy_value(value: object) -> PolicyValue:
     try:
         return _copy(value, 0)
     except _RefusedError as refused:
-        raise refused.error(f"value{''.join(reversed(refused.path))}: {refused.reason}") from None
+        raise refused.error(f"{name}{''.join(reversed(refused.path))}: {refused.reason}") from None
 
 
 class _RefusedError(Exception):
@@ -207,9 +212,13 @@ def _copy_dict(value: dict[object, object], depth: int) -> dict[str, PolicyValue
             _check_text(key)
             copied[key] = _copy(item, depth + 1)
         except _RefusedError as refused:
-            refused.path.append(f"[{key!r}]")
+            refused.path.append(f"[{_shortened(key)!r}]")
             raise
     return copied
+
+
+def _shortened(key: str) -> str:
+    return key if len(key) <= _SHOWN_KEY_LENGTH else key[:_SHOWN_KEY_LENGTH] + "…"
 
 
 def _check_text(text: str) -> None:
@@ -285,9 +294,17 @@ def read_only_mapping(value: object, name: str) -> Mapping[str, PolicyValue]:
     """A detached, read-only copy of a mapping of PolicyValues; TypeError or ValueError if it is none."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a mapping with str keys, not {type_name(value)}")
-    copied = copy_policy_value(dict(value))
+    copied = copy_policy_value(dict(value), name=name)
     assert isinstance(copied, dict)
     return MappingProxyType(copied)
+
+
+def as_float(value: float) -> float:
+    """The exact float for a number; one that no float can hold becomes an infinity, for the caller to refuse."""
+    try:
+        return float(value)
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
 def check_seed(value: object, name: str) -> int:

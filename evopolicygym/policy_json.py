@@ -3,10 +3,13 @@
 import base64
 import binascii
 import json
+from typing import TypeVar
 
 from evopolicygym.policy import PolicyValue, TensorValue, copy_policy_value
 
 __all__ = ["dumps", "from_json", "to_json"]
+
+_T = TypeVar("_T")
 
 _TAG = "$type"
 
@@ -50,7 +53,10 @@ def from_json(obj: object) -> PolicyValue:
         ValueError: an unknown ``$type``, a missing part, broken base64, a value out of range.
         TypeError: something that JSON does not hold.
     """
-    return copy_policy_value(_decode(obj))
+    try:
+        return copy_policy_value(_decode(obj))
+    except RecursionError:
+        raise ValueError("a value is nested too deeply") from None
 
 
 def _decode(obj: object) -> object:
@@ -60,30 +66,55 @@ def _decode(obj: object) -> object:
         return obj
     if _TAG not in obj:
         return {key: _decode(item) for key, item in obj.items()}
-    kind = obj[_TAG]
+    match obj[_TAG]:
+        case "bytes":
+            return _bytes(obj)
+        case "tensor":
+            try:
+                return TensorValue(_part(obj, "dtype", str), tuple(_part(obj, "shape", list)), _bytes(obj))
+            except TypeError as error:
+                raise ValueError(str(error)) from None
+        case "tuple":
+            return tuple(_decode(item) for item in _part(obj, "items", list))
+        case "dict":
+            return _pairs(_part(obj, "items", list))
+    raise ValueError(f"unknown $type {obj[_TAG]!r}")
+
+
+def _part(obj: dict[str, object], key: str, kind: type[_T]) -> _T:
+    part = obj.get(key)
+    if not isinstance(part, kind):
+        raise ValueError(f"a value of $type {obj[_TAG]!r} needs a {kind.__name__} under {key!r}")
+    return part
+
+
+def _bytes(obj: dict[str, object]) -> bytes:
     try:
-        if kind == "bytes":
-            return base64.b64decode(obj["base64"], validate=True)
-        if kind == "tensor":
-            data = base64.b64decode(obj["base64"], validate=True)
-            return TensorValue(obj["dtype"], tuple(obj["shape"]), data)
-        if kind == "tuple":
-            return tuple(_decode(item) for item in obj["items"])
-        if kind == "dict":
-            return {key: _decode(item) for key, item in obj["items"]}
-    except KeyError as missing:
-        raise ValueError(f"a value of $type {kind!r} lacks the key {missing}") from None
+        return base64.b64decode(_part(obj, "base64", str), validate=True)
     except binascii.Error as broken:
-        raise ValueError(f"a value of $type {kind!r} holds broken base64: {broken}") from None
-    raise ValueError(f"unknown $type {kind!r}")
+        raise ValueError(f"a value of $type {obj[_TAG]!r} holds broken base64: {broken}") from None
+
+
+def _pairs(items: list[object]) -> dict[object, object]:
+    decoded: dict[object, object] = {}
+    for item in items:
+        if not isinstance(item, list) or len(item) != 2 or not isinstance(item[0], str) or item[0] in decoded:
+            raise ValueError("a value of $type 'dict' needs [key, value] pairs with different text keys")
+        decoded[item[0]] = _decode(item[1])
+    return decoded
 
 
 def dumps(obj: object, *, indent: int | None = None) -> str:
-    """Strict JSON text: no NaN, no infinity; compact unless ``indent`` is given.
+    """Strict JSON text that UTF-8 can hold: no NaN, no infinity; compact unless ``indent`` is given.
+
+    A lone surrogate, which text of a failed Policy may hold, is written as U+FFFD.
 
     Raises:
         ValueError: a number that is not finite.
         TypeError: an object that JSON has no form for.
     """
     separators = (",", ":") if indent is None else (",", ": ")
-    return json.dumps(obj, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators)
+    text = json.dumps(obj, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators)
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -7,7 +7,7 @@ from typing import Final
 
 from evopolicygym.errors import ProgramChangedError, ProgramLimitError, ProgramSourceError
 from evopolicygym.identities import PROGRAM_ENTRYPOINT, program_digest
-from evopolicygym.policy import POLICY_ABI_VERSION
+from evopolicygym.policy import POLICY_ABI_VERSION, type_name
 from evopolicygym.snapshot import SnapshotErrors, SnapshotFile, SnapshotLimits, read_snapshot, write_snapshot
 
 __all__ = ["Program", "ProgramLimits"]
@@ -73,7 +73,9 @@ class Program:
             ProgramLimitError: it is too large.
             ProgramChangedError: it changed while it was being read.
         """
-        bounds = limits or ProgramLimits()
+        bounds = ProgramLimits() if limits is None else limits
+        if not isinstance(bounds, ProgramLimits):
+            raise TypeError(f"limits must be ProgramLimits, not {type_name(limits)}")
         files = read_snapshot(
             path,
             limits=SnapshotLimits(bounds.max_files, bounds.max_total_bytes, bounds.max_file_bytes),

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Literal, TypeAlias, get_args
 
 from evopolicygym.artifacts import Feedback
-from evopolicygym.policy import PolicyValue, copy_policy_value, type_name
+from evopolicygym.policy import PolicyValue, as_float, copy_policy_value, type_name
 from evopolicygym.program import Program
 
 __all__ = [
@@ -146,13 +146,15 @@ class SubmissionResult:
         _check_submission_id(self.submission_id)
         _check_type(self.program, Program, "program")
         _check_type(self.feedback, Feedback, "feedback")
-        _check_items(self.episode_indices, int, "episode_indices")
+        _check_type(self.episode_indices, tuple, "episode_indices")
+        for index in self.episode_indices:
+            _check_count(index, "an item of episode_indices")
         _check_items(self.episodes, EpisodeSummary, "episodes")
         _check_count(self.episodes_used, "episodes_used", minimum=1)
         _check_count(self.episodes_remaining, "episodes_remaining")
         indices = self.episode_indices
-        if any(index < 0 for index in indices) or any(a >= b for a, b in pairwise(indices)):
-            raise ValueError("episode_indices must be >= 0 and strictly increasing")
+        if any(a >= b for a, b in pairwise(indices)):
+            raise ValueError("episode_indices must be strictly increasing")
         if self.episodes_used != len(indices):
             raise ValueError(f"episodes_used is {self.episodes_used}, but there are {len(indices)} episode_indices")
         if self.episodes and len(self.episodes) != len(indices):
@@ -293,6 +295,13 @@ class RunResult:
             raise ValueError(
                 f"terminal_reason must be one of {', '.join(TERMINAL_REASONS)}, found {self.terminal_reason!r}"
             )
+        for name, kind in (
+            ("final_program", Program),
+            ("validation", ValidationResult),
+            ("assessment", AssessmentResult),
+        ):
+            if getattr(self, name) is not None:
+                _check_type(getattr(self, name), kind, name)
         if (self.final_program is None) != (self.final_submission_id is None):
             raise ValueError("final_program and final_submission_id are given together or not at all")
         if self.terminal_reason == "finished" and self.final_program is None:
@@ -308,17 +317,23 @@ class RunResult:
     def _check_selection(self, programs: dict[str, Program]) -> None:
         final = self.final_submission_id
         if final is None:
-            if self.assessment is not None:
-                raise ValueError("an Assessment needs a final Submission")
+            if self.assessment is not None or self.validation is not None:
+                raise ValueError("a Validation or an Assessment needs a final Submission")
             return
         if final not in self.candidate_submission_ids:
             raise ValueError(f"final_submission_id {final!r} is no candidate")
         if programs[final] != self.final_program:
             raise ValueError(f"final_program is not the Program of {final}")
+        measured = list(self.validation.candidates) if self.validation is not None else []
+        if measured and [candidate.submission_id for candidate in measured] != list(self.candidate_submission_ids):
+            raise ValueError("Validation measures exactly the candidates, in their order")
         if self.validation is not None and self.validation.selected_submission_id != final:
             raise ValueError(f"Validation selected {self.validation.selected_submission_id}, not {final}")
         if self.assessment is not None and self.assessment.submission_id != final:
             raise ValueError(f"Assessment measured {self.assessment.submission_id}, not {final}")
+        for result in (*measured, self.assessment):
+            if result is not None and result.program_digest != programs[result.submission_id].digest:
+                raise ValueError(f"{result.submission_id} was measured with the Program of another Submission")
 
 
 def _check_measured(result: ValidationCandidateResult | AssessmentResult) -> None:
@@ -329,7 +344,7 @@ def _check_measured(result: ValidationCandidateResult | AssessmentResult) -> Non
     if result.policy_failures > result.episodes:
         raise ValueError(f"{result.policy_failures} policy_failures in {result.episodes} episodes")
     object.__setattr__(result, "score", _finite(result.score, "score"))
-    object.__setattr__(result, "feedback_content", copy_policy_value(result.feedback_content))
+    object.__setattr__(result, "feedback_content", copy_policy_value(result.feedback_content, name="feedback_content"))
 
 
 def _check_type(value: object, expected: type, name: str) -> None:
@@ -370,6 +385,9 @@ def _check_direction(value: object) -> None:
 
 
 def _finite(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} must be a finite number, found {value!r}")
-    return float(value)
+    number = as_float(value)
+    if not isfinite(number):
+        raise ValueError(f"{name} must be a finite number, found {number!r}")
+    return number

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evopolicygym.errors import AgentSkillError
 from evopolicygym.identities import skill_digest
+from evopolicygym.policy import type_name
 from evopolicygym.program import ProgramLimits
 from evopolicygym.snapshot import SnapshotErrors, SnapshotFile, SnapshotLimits, read_snapshot, write_snapshot
 
@@ -18,8 +19,9 @@ MAX_SKILL_BYTES = 64 * 1024 * 1024
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _NAME_MAX_LENGTH = 64
-_FRONTMATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
+_FRONTMATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t\r]*$", re.DOTALL | re.MULTILINE)
 _FRONTMATTER_NAME = re.compile(r"^name:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_LIMITS = ProgramLimits(MAX_SKILL_FILES, MAX_SKILL_BYTES, MAX_SKILL_BYTES)
 _ERRORS = SnapshotErrors(source=AgentSkillError, limit=AgentSkillError, changed=AgentSkillError)
 
 
@@ -47,6 +49,9 @@ class AgentSkill:
             AgentSkillError: a bad name; no ``SKILL.md``, or one that is not UTF-8 or does not open with
                 ``---`` frontmatter whose ``name:`` is the directory's name; links, special files, too large.
         """
+        bounds = _LIMITS if limits is None else limits
+        if not isinstance(bounds, ProgramLimits):
+            raise TypeError(f"limits must be ProgramLimits, not {type_name(limits)}")
         source = os.fspath(path)
         name = Path(source).absolute().name
         if not _NAME.fullmatch(name) or len(name) > _NAME_MAX_LENGTH:
@@ -54,12 +59,11 @@ class AgentSkill:
                 f"{source}: a Skill's directory name is lowercase letters, digits and single hyphens, at most "
                 f"{_NAME_MAX_LENGTH} characters; found {name!r}"
             )
-        bounds = (
-            SnapshotLimits(limits.max_files, limits.max_total_bytes, limits.max_file_bytes)
-            if limits
-            else SnapshotLimits(MAX_SKILL_FILES, MAX_SKILL_BYTES, MAX_SKILL_BYTES)
+        files = read_snapshot(
+            source,
+            limits=SnapshotLimits(bounds.max_files, bounds.max_total_bytes, bounds.max_file_bytes),
+            errors=_ERRORS,
         )
-        files = read_snapshot(source, limits=bounds, errors=_ERRORS)
         _check_skill_file(source, name, files)
         skill = cls.__new__(cls)
         skill._name = name

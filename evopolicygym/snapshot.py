@@ -4,6 +4,7 @@ Every component below the given directory is opened relative to its parent's des
 and never blocking on a FIFO, so that no file outside of it can be captured.
 """
 
+import errno
 import os
 import shutil
 import stat
@@ -20,6 +21,10 @@ MAX_DEPTH = 64  # each level holds one descriptor open while it is read
 _READ_CHUNK = 1024 * 1024
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Every entry was there a moment before, of the right kind.
+_NOT_WHAT_IT_WAS = frozenset(
+    {errno.ENOENT, errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.ESTALE}
+)
 _LEFT_OUT_DIRECTORIES = frozenset({".git", "__pycache__"})
 
 
@@ -61,11 +66,12 @@ def read_snapshot(
         errors.limit: over one of ``limits``, or nested deeper than 64 directories.
         errors.changed: it changed while it was being read.
     """
-    reader = _Reader(os.fspath(directory), limits, errors)
+    root = Path(directory)  # without a trailing slash, which would make open() follow a link
+    reader = _Reader(str(root), limits, errors)
     try:
-        descriptor = os.open(directory, _OPEN_DIRECTORY)
-    except OSError as error:
-        raise errors.source(f"{os.fspath(directory)}: {_why_no_directory(directory, error)}") from None
+        descriptor = os.open(root, _OPEN_DIRECTORY)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte, or text that no file name can hold
+        raise errors.source(f"{str(root)!r}: {_why_no_directory(root, error)}") from None
     try:
         reader.read_directory(descriptor, ())
     finally:
@@ -73,7 +79,9 @@ def read_snapshot(
     return dict(sorted(reader.files.items(), key=lambda item: item[0].encode()))
 
 
-def _why_no_directory(directory: str | os.PathLike[str], error: OSError) -> str:
+def _why_no_directory(directory: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, ValueError):
+        return f"it is no path ({error})"
     try:
         mode = os.lstat(directory).st_mode
     except FileNotFoundError:
@@ -91,6 +99,8 @@ class _Reader:
     def __init__(self, root: str, limits: SnapshotLimits, errors: SnapshotErrors) -> None:
         self.root = root
         self.limits = limits
+        # Entries of one directory, and directories in all: what is no file of the snapshot must be bounded too.
+        self.max_entries = 4 * limits.max_files + 64
         self.errors = errors
         self.files: dict[str, SnapshotFile] = {}
         self.directories = 0
@@ -107,20 +117,23 @@ class _Reader:
     def _list(self, descriptor: int, parts: tuple[str, ...]) -> list[str]:
         # scandir reads through a duplicate of the descriptor, so the listing starts over each time.
         names = []
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                names.append(entry.name)
-                if len(names) > 4 * self.limits.max_files + 64:
-                    where = "/".join(parts) or "."
-                    raise self.errors.limit(f"{self.root}: {where!r} holds too many entries to be read")
+        try:
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    names.append(entry.name)
+                    if len(names) > self.max_entries:
+                        where = "/".join(parts) or "."
+                        raise self.errors.limit(f"{self.root}: {where!r} holds too many entries to be read")
+        except OSError as error:
+            raise self._failed(parts, error) from None
         return sorted(names)
 
     def _read_entry(self, parent: int, parts: tuple[str, ...]) -> None:
         name = parts[-1]
         try:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-        except OSError:
-            raise self._changed(parts) from None
+        except OSError as error:
+            raise self._failed(parts, error) from None
         if stat.S_ISDIR(mode):
             if name not in _LEFT_OUT_DIRECTORIES:
                 self._check_name(parts)
@@ -146,16 +159,16 @@ class _Reader:
 
     def _enter(self, parent: int, parts: tuple[str, ...]) -> None:
         self.directories += 1
-        if self.directories > self.limits.max_files or len(parts) > MAX_DEPTH:
-            raise self.errors.limit(
-                f"{self.root}: more than {self.limits.max_files} directories, or nested deeper than {MAX_DEPTH}"
-            )
+        if self.directories > self.max_entries:
+            raise self.errors.limit(f"{self.root}: more than {self.max_entries} directories")
+        if len(parts) > MAX_DEPTH:
+            raise self.errors.limit(f"{self.root}: directories are nested deeper than {MAX_DEPTH} levels")
         with self._opened(parent, parts, _OPEN_DIRECTORY) as descriptor:
             self.read_directory(descriptor, parts)
             try:
                 now = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
-            except OSError:
-                raise self._changed(parts) from None
+            except OSError as error:
+                raise self._failed(parts, error) from None
             if not os.path.samestat(now, os.fstat(descriptor)):
                 raise self._changed(parts)
 
@@ -176,11 +189,17 @@ class _Reader:
     def _read_all(self, descriptor: int, parts: tuple[str, ...]) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        while chunk := os.read(descriptor, _READ_CHUNK):
+        while chunk := self._read_chunk(descriptor, parts):
             chunks.append(chunk)
             size += len(chunk)
             self._check_size(size, parts)  # a file that grows while it is read must not fill the memory
         return b"".join(chunks)
+
+    def _read_chunk(self, descriptor: int, parts: tuple[str, ...]) -> bytes:
+        try:
+            return os.read(descriptor, _READ_CHUNK)
+        except OSError as error:
+            raise self._failed(parts, error) from None
 
     def _check_size(self, size: int, parts: tuple[str, ...]) -> None:
         if size > self.limits.max_file_bytes:
@@ -194,17 +213,20 @@ class _Reader:
     def _opened(self, parent: int, parts: tuple[str, ...], flags: int) -> Iterator[int]:
         try:
             descriptor = os.open(parts[-1], flags, dir_fd=parent)
-        except PermissionError:
-            raise self._refused(parts, "it may not be read (permission denied)") from None
-        except OSError:  # it was there a moment ago, of the right kind
-            raise self._changed(parts) from None
+        except OSError as error:
+            raise self._failed(parts, error) from None
         try:
             yield descriptor
         finally:
             os.close(descriptor)
 
+    def _failed(self, parts: tuple[str, ...], error: OSError) -> Exception:
+        if error.errno in _NOT_WHAT_IT_WAS:
+            return self._changed(parts)
+        return self._refused(parts, f"it cannot be read ({error.strerror})")
+
     def _refused(self, parts: tuple[str, ...], reason: str) -> Exception:
-        return self.errors.source(f"{self.root}: {'/'.join(parts)!r}: {reason}")
+        return self.errors.source(f"{self.root}: {('/'.join(parts) or '.')!r}: {reason}")
 
     def _changed(self, parts: tuple[str, ...]) -> Exception:
         where = "/".join(parts) or "."

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from evopolicygym.artifacts import Feedback
 from evopolicygym.authoring.interfaces import Benchmark, Environment, InvalidAction, missing_members
@@ -38,7 +39,7 @@ class BenchmarkFixture:
             raise TypeError(f"a fixture's episode must be EpisodeSpec, not {type_name(self.episode)}")
         if not isinstance(self.actions, tuple | list):
             raise TypeError(f"a fixture's actions must be a tuple, not {type_name(self.actions)}")
-        object.__setattr__(self, "actions", tuple(copy_policy_value(action) for action in self.actions))
+        object.__setattr__(self, "actions", tuple(copy_policy_value(action, name="action") for action in self.actions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,13 @@ def check_benchmark(benchmark: Benchmark, *, fixtures: Sequence[BenchmarkFixture
         ValueError: no fixtures.
         TypeError: a fixture of another type.
     """
-    if not fixtures:
+    given = tuple(fixtures)
+    if not given:
         raise ValueError("check_benchmark needs at least one BenchmarkFixture")
-    for fixture in fixtures:
+    for fixture in given:
         if type(fixture) is not BenchmarkFixture:
             raise TypeError(f"fixtures must hold BenchmarkFixture values, not {type_name(fixture)}")
-    return _Check(benchmark).run(fixtures)
+    return _Check(benchmark).run(given)
 
 
 class _Check:
@@ -171,12 +173,12 @@ class _Check:
             self._found("missing_member", f"fixture {number}: the Environment has no {member!r}")
         if missing:
             return None
-        assert isinstance(environment, Environment)
+        trusted = cast("Environment", environment)  # isinstance would evaluate its properties
         try:
-            return self._episode(spec, number, fixture, environment)
+            return self._episode(spec, number, fixture, trusted)
         finally:
             try:
-                environment.close()
+                trusted.close()
             except Exception as error:  # noqa: BLE001  # the finding
                 self._found("close_failed", f"fixture {number}: close raised {_told(error)}")
 
@@ -184,7 +186,7 @@ class _Check:
         self, spec: BenchmarkSpec, number: int, fixture: BenchmarkFixture, environment: Environment
     ) -> EpisodeRecord | None:
         try:
-            observation = copy_policy_value(environment.reset())
+            observation = copy_policy_value(environment.reset(), name="observation")
         except Exception as error:  # noqa: BLE001  # the finding
             self._found("reset_failed", f"fixture {number}: reset raised or returned no PolicyValue: {_told(error)}")
             return None
@@ -192,7 +194,7 @@ class _Check:
         invalid = False
         for action in fixture.actions:
             try:
-                step: object = environment.step(action)
+                step: object = environment.step(copy_policy_value(action))
             except InvalidAction:
                 invalid = True
                 break

@@ -1,12 +1,13 @@
 """What happened in an Episode: its plan, its steps, its end."""
 
+import operator
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite
 from typing import overload
 
-from evopolicygym.policy import PolicyValue, check_seed, copy_policy_value, read_only_mapping, type_name
+from evopolicygym.policy import PolicyValue, as_float, check_seed, copy_policy_value, read_only_mapping, type_name
 from evopolicygym.results import POLICY_FAILURES, PolicyFailure
 
 __all__ = ["EpisodeRecord", "EpisodeSpec", "Step", "Transition", "TransitionSequence"]
@@ -30,7 +31,7 @@ class EpisodeSpec:
 
     def __post_init__(self) -> None:
         check_seed(self.environment_seed, "environment_seed")
-        object.__setattr__(self, "scenario", copy_policy_value(self.scenario))
+        object.__setattr__(self, "scenario", copy_policy_value(self.scenario, name="scenario"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,12 @@ class Step:
 
     def __post_init__(self) -> None:
         write = object.__setattr__
-        write(self, "observation", copy_policy_value(self.observation))
+        write(self, "observation", copy_policy_value(self.observation, name="observation"))
         reward = self.reward
         if type(reward) is not float:
             if isinstance(reward, bool) or not isinstance(reward, int | float):
                 raise ValueError(f"a reward must be an int or float, not {type_name(reward)}")
-            reward = float(reward)
+            reward = as_float(reward)
             write(self, "reward", reward)
         if not isfinite(reward):
             raise ValueError(f"a reward must be finite, found {reward!r}")
@@ -97,7 +98,7 @@ class Transition:
     step: Step
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "action", copy_policy_value(self.action))
+        object.__setattr__(self, "action", copy_policy_value(self.action, name="action"))
         if type(self.step) is not Step:
             raise TypeError(f"a Transition's step must be Step, not {type_name(self.step)}")
 
@@ -126,7 +127,9 @@ class TransitionSequence(Sequence[Transition]):
     def __getitem__(self, index: int | slice) -> Transition | tuple[Transition, ...]:
         if isinstance(index, slice):
             return tuple(self.transition(i) for i in range(*index.indices(len(self))))
-        position = index + len(self) if index < 0 else index
+        position = operator.index(index)
+        if position < 0:
+            position += len(self)
         if not 0 <= position < len(self):
             raise IndexError(f"transition {index} of {len(self)}")
         return self.transition(position)
@@ -172,14 +175,20 @@ class EpisodeRecord:
         if type(self.episode) is not EpisodeSpec:
             raise TypeError(f"episode must be EpisodeSpec, not {type_name(self.episode)}")
         check_seed(self.policy_seed, "policy_seed")
-        object.__setattr__(self, "initial_observation", copy_policy_value(self.initial_observation))
+        initial = copy_policy_value(self.initial_observation, name="initial_observation")
+        object.__setattr__(self, "initial_observation", initial)
         if not isinstance(self.transitions, TransitionSequence):
             if type(self.transitions) is not tuple:
                 raise TypeError(f"transitions must be a tuple of Transition, not {type_name(self.transitions)}")
             for transition in self.transitions:
                 if type(transition) is not Transition:
                     raise TypeError(f"transitions must hold Transition values, not {type_name(transition)}")
-        if self.policy_failure is not None and self.policy_failure not in POLICY_FAILURES:
+        failure: object = self.policy_failure
+        if failure is None:
+            return
+        if type(failure) is not str:
+            raise TypeError(f"policy_failure must be None or str, not {type_name(failure)}")
+        if failure not in POLICY_FAILURES:
             raise ValueError(
                 f"policy_failure must be None or one of {', '.join(POLICY_FAILURES)}, found {self.policy_failure!r}"
             )

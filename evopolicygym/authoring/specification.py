@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from evopolicygym.identities import environment_digest
-from evopolicygym.policy import PolicyValue, read_only_mapping, type_name
+from evopolicygym.policy import PolicyValue, copy_policy_value, read_only_mapping, type_name
 from evopolicygym.results import SCORE_DIRECTIONS, ScoreDirection
 
 __all__ = ["BenchmarkSpec"]
@@ -50,6 +50,7 @@ class BenchmarkSpec:
                 raise TypeError(f"a BenchmarkSpec's {name} must be str, not {type_name(value)}")
             if not value.strip():
                 raise ValueError(f"a BenchmarkSpec's {name} must not be empty")
+            copy_policy_value(value, name=name)  # valid Unicode
         if self.score_direction not in SCORE_DIRECTIONS:
             raise ValueError(f"score_direction must be 'maximize' or 'minimize', found {self.score_direction!r}")
         if type(self.max_episode_steps) is not int or self.max_episode_steps < 1:

@@ -1,0 +1,122 @@
+"""How a command ends: exit codes, and one readable message in place of a traceback."""
+
+import os
+import signal
+import sys
+import traceback
+import warnings
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from evopolicygym.errors import (
+    AgentRunError,
+    AgentSkillError,
+    EvoPolicyGymError,
+    ExecutionUnavailableError,
+    ProgramError,
+    RecordError,
+    SpecError,
+)
+
+EXIT_FINISHED = 0
+EXIT_ENDED_OTHERWISE = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+# As a shell reports a tool that SIGPIPE ended: the reader of our output has gone, which is no failure of ours.
+EXIT_READER_GONE = 141
+
+# Nothing was started: what was asked for is wrong or is not there.
+_USAGE_ERRORS = (
+    SpecError,
+    ProgramError,
+    AgentSkillError,
+    AgentRunError,
+    RecordError,
+    ExecutionUnavailableError,
+)
+
+_debug = False
+
+
+def show_tracebacks(wanted: bool) -> None:
+    """Callback of ``--debug``."""
+    global _debug
+    _debug = _debug or wanted
+
+
+def guarded() -> NoReturn:
+    """Run the application; whatever happens ends in an exit code and at most one message."""
+    signal.signal(signal.SIGINT, _interrupt_once)
+    for stream in (sys.stdout, sys.stderr):
+        # A locale without UTF-8 must not turn a dash into a crash.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    warnings.showwarning = _note
+    code = _guarded()
+    ignore_interrupts()
+    sys.exit(code)
+
+
+def ignore_interrupts() -> None:
+    """Ctrl-C is often pressed more than once; the later ones must not break into what the first one set going."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
+    ignore_interrupts()
+    raise KeyboardInterrupt
+
+
+def complain(message: str) -> None:
+    """One message on standard error."""
+    sys.stderr.write(f"evopolicygym: {message}\n")
+
+
+def _note(
+    message: Warning | str,
+    category: type[Warning],  # noqa: ARG001  # the signature of warnings.showwarning
+    filename: str,  # noqa: ARG001
+    lineno: int,  # noqa: ARG001
+    file: TextIO | None = None,
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    (sys.stderr if file is None else file).write(f"evopolicygym: note: {message}\n")
+
+
+def _guarded() -> int | str | None:
+    code: int | str | None
+    try:
+        from evopolicygym.cli.app import app
+
+        app(prog_name="evopolicygym")
+        code = EXIT_FINISHED
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        complain("interrupted")
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        code = _leave_pipe()
+    except EvoPolicyGymError as error:
+        _explain(error, str(error))
+        code = EXIT_USAGE if isinstance(error, _USAGE_ERRORS) else EXIT_ENDED_OTHERWISE
+    except Exception as error:  # noqa: BLE001  # the last line of defence: a user is told what happened
+        _explain(error, f"{type(error).__name__}: {error}\nThis is a bug or a broken installation; --debug shows where")
+        code = EXIT_ENDED_OTHERWISE
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _leave_pipe()
+    return code
+
+
+def _explain(error: BaseException, message: str) -> None:
+    if _debug:
+        traceback.print_exception(error)
+    complain(message)
+
+
+def _leave_pipe() -> int:
+    # The interpreter flushes standard output once more at its end; let that go nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_READER_GONE

@@ -1,0 +1,151 @@
+"""``evopolicygym run``: from a spec to a Record, with the display that suits the place."""
+
+import contextlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import tomli_w
+from rich.console import RenderableType
+from rich.text import Text
+
+from evopolicygym.agents import AgentTask
+from evopolicygym.cli.consoles import can_animate, message_console, result_console, show
+from evopolicygym.cli.failures import (
+    EXIT_ENDED_OTHERWISE,
+    EXIT_FINISHED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    complain,
+    ignore_interrupts,
+)
+from evopolicygym.cli.frames import path_text, run_summary, submissions_table
+from evopolicygym.cli.observers import EventLines, Observers, RecordAnnounced, RecordRemembered, ViewKeeper
+from evopolicygym.cli.report import view_document
+from evopolicygym.cli.run_view import RunView
+from evopolicygym.record import RunObserver
+from evopolicygym.run.console import ConsoleProgress, inert_text
+from evopolicygym.spec import ResolvedRun, Spec, load_spec
+
+_SUMMARY_ROWS = 15
+
+
+def run_spec(
+    path: Path, overrides: Sequence[str], record_to: str | None, progress: str | None, *, as_json: bool
+) -> int:
+    """Run a spec and show what comes of it.
+
+    Returns:
+        The exit code: 0 only if the Run finished.
+    """
+    spec = _load(path, overrides, record_to)
+    resolved = spec.resolve()
+    mode = _mode(progress)
+    if as_json and mode == "json":
+        complain("--json and --progress json both want standard output; choose one")
+        return EXIT_USAGE
+    keeper = ViewKeeper()
+    try:
+        with _display(mode, resolved.record_to) as display:
+            observers: list[RunObserver] = [keeper, RecordRemembered(resolved.record_to)]
+            if display is not None:
+                observers.append(display)
+            _start(resolved, Observers(observers))
+    except KeyboardInterrupt:
+        ignore_interrupts()
+        _close(keeper.view, resolved.record_to, mode, as_json)
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    _close(keeper.view, resolved.record_to, mode, as_json)
+    reason = keeper.view.terminal_reason
+    if reason == "finished":
+        return EXIT_FINISHED
+    detail = keeper.view.agent_message or next(iter(reversed(keeper.view.faults)), "")
+    complain(f"the Run ended: {reason}" + (f": {inert_text(detail, 500)}" if detail else ""))
+    return EXIT_ENDED_OTHERWISE
+
+
+def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> None:
+    """Resolve a spec, see that its Agent can be started, and print the resolved form."""
+    spec = _load(path, overrides, record_to)
+    resolved = spec.resolve()
+    invocation = resolved.agent.build_invocation(AgentTask(instructions="(the task text)"))
+    document = spec.document()
+    sys.stdout.write(tomli_w.dumps(document))
+    console = message_console()
+    limits = resolved.config
+    for line in (
+        f"Benchmark  {resolved.benchmark.spec.id}",
+        f"Program    {resolved.initial_program.digest}, {resolved.initial_program.file_count} files",
+        f"Agent      {shlex.join(invocation.recorded_command)}",
+        f"Budget     {limits.episode_budget} Episodes, {limits.max_submissions} Submissions, "
+        f"{limits.agent_timeout_seconds:g} s",
+        f"Record     {path_text(resolved.record_to)}",
+        "Nothing was started.",
+    ):
+        console.print(Text(inert_text(line)))
+
+
+def _load(path: Path, overrides: Sequence[str], record_to: str | None) -> Spec:
+    chosen = list(overrides)
+    if record_to is not None:
+        absolute = os.path.normpath(Path.cwd() / Path(record_to).expanduser())
+        chosen.append(f"run.record_to={json.dumps(absolute, ensure_ascii=False)}")
+    return load_spec(path, chosen)
+
+
+def _mode(progress: str | None) -> str:
+    if progress not in (None, "auto"):
+        return str(progress)
+    return "live" if can_animate(sys.stderr) else "plain"
+
+
+@contextlib.contextmanager
+def _display(mode: str, record: Path) -> Iterator[RunObserver | None]:
+    if mode == "live":
+        from evopolicygym.cli.live import LiveProgress
+
+        with LiveProgress(record) as live:
+            yield live
+    elif mode == "json":
+        yield EventLines(sys.stdout)
+    elif mode == "plain":
+        yield Observers([RecordAnnounced(inert_text(path_text(record))), ConsoleProgress(sys.stderr, mode="plain")])
+    else:
+        yield None
+
+
+def _start(resolved: ResolvedRun, observer: RunObserver) -> None:
+    from evopolicygym.run import run_with_spec
+
+    run_with_spec(
+        resolved.initial_program,
+        resolved.benchmark,
+        agent=resolved.agent,
+        execution=resolved.execution,
+        record_to=resolved.record_to,
+        config=resolved.config,
+        skills=resolved.skills,
+        observer=observer,
+        spec_document=resolved.spec_document,
+    )
+
+
+def _close(view: RunView, record: Path, mode: str, as_json: bool) -> None:
+    if not view.started_unix_ns:  # it was stopped before there was a Record
+        return
+    if as_json:
+        sys.stdout.write(json.dumps(view_document(view, record), indent=2, ensure_ascii=False) + "\n")
+        return
+    if mode == "json":
+        return
+    console = result_console()
+    parts: list[RenderableType] = [run_summary(view, record)]
+    if view.submissions:
+        parts.append(submissions_table(view, width=console.width, limit=_SUMMARY_ROWS))
+    show(console, *parts)
+    console.print()
+    console.print(Text(f"evopolicygym inspect {shlex.quote(path_text(record))}", style="bold"), soft_wrap=True)

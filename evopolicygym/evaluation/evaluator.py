@@ -1,0 +1,231 @@
+"""Program x Episodes -> Feedback, over and over, with whatever can stay warm kept warm."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from evopolicygym.artifacts import Feedback
+from evopolicygym.authoring import Benchmark, EpisodeRecord
+from evopolicygym.errors import EvaluationError
+from evopolicygym.evaluation.cancellation import Cancellation
+from evopolicygym.evaluation.config import check_seconds
+from evopolicygym.evaluation.encoded_record import EncodedEpisode, RecordFile, decode_record
+from evopolicygym.evaluation.episode import FinishedEpisode
+from evopolicygym.evaluation.host_stepping import HostStepping
+from evopolicygym.evaluation.outcome import EpisodeCompleted, Evaluation, EvaluationCancelled
+from evopolicygym.evaluation.plan import PlannedEpisode, benchmark_spec
+from evopolicygym.execution.launch import PolicyLaunch
+from evopolicygym.execution.scratch import remove_tree
+from evopolicygym.policy import type_name
+from evopolicygym.process import Supervisor
+from evopolicygym.program import Program
+
+__all__ = ["Evaluator", "Execution"]
+
+
+class Execution(Protocol):
+    """How Policies are run: `ProcessExecution`, or one with more isolation."""
+
+    kind: str
+
+    @property
+    def launch(self) -> PolicyLaunch:
+        """How Policy processes come to be."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many workers at most; 0: Environments are stepped in the Host process."""
+        ...
+
+
+class Evaluator:
+    """Evaluates Programs on one Benchmark; workers stay warm until :meth:`close`.
+
+    Use it as a context manager. :meth:`evaluate` may be called from any thread, one call at a time.
+
+    Args:
+        benchmark: the Benchmark.
+        execution: how Policies are run.
+        episode_timeout_seconds: Policy time of one Episode.
+        environment_timeout_seconds: one call of an Environment that takes longer is a trusted fault; None: no bound.
+        supervisor: starts all processes; None: one of its own, closed with it.
+        on_notice: called with a sentence that the user should read, such as why Environments are stepped in the Host.
+
+    Raises:
+        TypeError: ``benchmark`` is no Benchmark.
+        BenchmarkError: its specification is wrong.
+        ValueError: a bad number of seconds.
+    """
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        execution: Execution,
+        *,
+        episode_timeout_seconds: float,
+        environment_timeout_seconds: float | None = 600.0,
+        supervisor: Supervisor | None = None,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self._benchmark = benchmark
+        self._spec = benchmark_spec(benchmark)
+        self._execution = execution
+        self._episode_timeout_seconds = check_seconds(episode_timeout_seconds, "episode_timeout_seconds")
+        self._environment_timeout_seconds = (
+            None
+            if environment_timeout_seconds is None
+            else check_seconds(environment_timeout_seconds, "environment_timeout_seconds")
+        )
+        self._workers = execution.workers
+        self._on_notice = on_notice
+        self._busy = threading.Lock()
+        self._closed = False
+        self._host: HostStepping | None = None
+        self._root = Path(tempfile.mkdtemp(prefix="evopolicygym-"))
+        self._own_supervisor = supervisor is None
+        try:
+            self._supervisor = Supervisor() if supervisor is None else supervisor
+        except BaseException:
+            remove_tree(self._root)
+            raise
+
+    @property
+    def facts(self) -> Mapping[str, str | int | bool]:
+        """How Episodes are run, for the Record."""
+        return {
+            "execution": self._execution.kind,
+            "workers": self._workers,
+            "environment_process": "host",
+            "pinned": self._host is not None and self._host.pinned,
+        }
+
+    def evaluate(
+        self,
+        program: Program,
+        plan: Sequence[PlannedEpisode],
+        *,
+        on_episode: Callable[[EpisodeCompleted], None] | None = None,
+        cancellation: Cancellation | None = None,
+    ) -> Evaluation:
+        """Run ``program`` on every Episode of ``plan`` and ask the Benchmark for its Feedback.
+
+        Args:
+            program: the Program.
+            plan: one Episode at least.
+            on_episode: called in this thread as Episodes complete, in whatever order they do.
+            cancellation: stops it.
+
+        Raises:
+            EvaluationError: Benchmark, Environment, worker or Host failed; nothing came of it.
+            EvaluationCancelled: it was cancelled.
+            RuntimeError: another thread is evaluating, or this Evaluator is closed.
+        """
+        if not isinstance(program, Program):
+            raise TypeError(f"program must be a Program, not {type_name(program)}")
+        if not plan:
+            raise ValueError("the plan is empty: at least one Episode is needed")
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError("this Evaluator is evaluating already: one Evaluation at a time")
+        try:
+            if self._closed:
+                raise RuntimeError("this Evaluator is closed")
+            return self._evaluate(program, tuple(plan), on_episode, cancellation)
+        finally:
+            self._busy.release()
+
+    def close(self) -> None:
+        """End all processes and remove all files; safe to call again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._host is not None:
+                self._host.close()
+        finally:
+            if self._own_supervisor:
+                self._supervisor.close()
+            remove_tree(self._root)
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _evaluate(
+        self,
+        program: Program,
+        plan: tuple[PlannedEpisode, ...],
+        on_episode: Callable[[EpisodeCompleted], None] | None,
+        cancellation: Cancellation | None,
+    ) -> Evaluation:
+        began = time.monotonic()
+        completed: dict[int, EpisodeCompleted] = {}
+        stretches: dict[int, tuple[RecordFile, EncodedEpisode]] = {}
+
+        def on_finished(episode: FinishedEpisode, file: RecordFile) -> None:
+            position = episode.completed.position
+            stretches[position] = (file, episode.record)
+            known = position in completed
+            completed[position] = episode.completed
+            if on_episode is not None and not known:
+                on_episode(episode.completed)
+
+        self._run(program, plan, on_finished, cancellation)
+        if cancellation is not None and cancellation.cancelled:
+            raise EvaluationCancelled
+        episodes = [completed[position] for position in range(len(plan))]
+        records = tuple(
+            decode_record(*stretches[position], planned, episodes[position].summary.failure)
+            for position, planned in enumerate(plan)
+        )
+        feedback = self._feedback(records)
+        return Evaluation(
+            feedback,
+            tuple(episode.summary for episode in episodes),
+            tuple(episode.diagnostics for episode in episodes),
+            time.monotonic() - began,
+        )
+
+    def _run(
+        self,
+        program: Program,
+        plan: tuple[PlannedEpisode, ...],
+        on_finished: Callable[[FinishedEpisode, RecordFile], None],
+        cancellation: Cancellation | None,
+    ) -> None:
+        self._host_stepping().run(program, plan, on_finished, cancellation)
+
+    def _host_stepping(self) -> HostStepping:
+        if self._host is not None and not self._host.usable:
+            raise EvaluationError(
+                f"{self._spec.id}: an Environment hangs in this process; no further Episode can be run in it"
+            )
+        if self._host is None:
+            root = self._root / "host"
+            root.mkdir(mode=0o700)
+            self._host = HostStepping(
+                self._benchmark,
+                self._spec,
+                self._execution.launch,
+                self._supervisor,
+                root,
+                episode_timeout_seconds=self._episode_timeout_seconds,
+                environment_timeout_seconds=self._environment_timeout_seconds,
+            )
+        return self._host
+
+    def _feedback(self, records: tuple[EpisodeRecord, ...]) -> Feedback:
+        try:
+            feedback = self._benchmark.feedback(records)
+        except Exception as error:
+            raise EvaluationError(f"{self._spec.id}: feedback() raised {type_name(error)}: {error}") from error
+        if type(feedback) is not Feedback:
+            raise EvaluationError(f"{self._spec.id}: feedback() must return Feedback, not {type_name(feedback)}")
+        return feedback

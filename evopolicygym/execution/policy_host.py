@@ -1,0 +1,483 @@
+"""Where Policy processes come from: one template, one Program at a time, one Episode at a time."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import marshal
+import os
+import select
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evopolicygym.errors import EvaluationError
+from evopolicygym.execution import codec, frames, template
+from evopolicygym.execution.launch import PolicyLaunch
+from evopolicygym.execution.preload import modules_to_preload, shadowed_names
+from evopolicygym.execution.program_copy import ProgramCopy
+from evopolicygym.execution.scratch import make_scratch, remove_tree
+from evopolicygym.policy import PolicyValue
+from evopolicygym.process import describe_returncode
+from evopolicygym.program import Program
+from evopolicygym.results import PolicyFailure
+
+__all__ = ["PolicyEnd", "PolicyEpisode", "PolicyFailedError", "PolicyHost", "TemplateProcess", "TemplateStarter"]
+
+# From the start of a template until it can fork: an interpreter, and what it preloads from a slow disk.
+TEMPLATE_START_SECONDS = 120.0
+
+# From the request until a Policy process is set up; before any submitted code has run.
+POLICY_START_SECONDS = 60.0
+
+# Ending a Policy process and all below it. A template that does not answer has been stopped by its Policy.
+POLICY_END_SECONDS = 15.0
+
+# One wait in poll(2), which takes milliseconds as a C int.
+_POLL_MAX_SECONDS = 86_400.0
+
+_READ_BYTES = 65_536
+_PIPE_BYTES = 65_536
+_LARGE_PIPE_BYTES = 1024 * 1024
+_F_SETPIPE_SZ = 1031  # <linux/fcntl.h>
+
+
+class TemplateProcess(Protocol):
+    """A started template, owned by whoever started it."""
+
+    def end(self) -> None:
+        """End it and all below it; its control socket is closed already."""
+        ...
+
+
+class TemplateStarter(Protocol):
+    """Starts template processes; the ways differ between the Host and a worker."""
+
+    def __call__(self, argv: list[str], env: Mapping[str, str], control: int) -> TemplateProcess:
+        """Start ``argv`` with ``control`` as its descriptor ``CONTROL_DESCRIPTOR``."""
+        ...
+
+
+class PolicyFailedError(Exception):
+    """The Policy failed; data for one Episode, never an error of ours.
+
+    Args:
+        failure: the code.
+        message: one sentence for the person who wrote the Policy.
+        exception_type: the type of what was raised, if something was.
+        frames: frames inside the Program, outermost first.
+        traceback: the whole traceback.
+    """
+
+    def __init__(
+        self,
+        failure: PolicyFailure,
+        message: str,
+        *,
+        exception_type: str | None = None,
+        frames: tuple[str, ...] = (),
+        traceback: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.message = message
+        self.exception_type = exception_type
+        self.frames = frames
+        self.traceback = traceback
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEnd:
+    """How a Policy process ended.
+
+    Args:
+        stdout, stderr: the last bytes that it printed.
+        ended_by_itself: it was gone before it was told to end.
+        description: how, in words ("exit code 0", "killed by SIGSEGV").
+        template_lost: it took the template process with it.
+    """
+
+    stdout: bytes
+    stderr: bytes
+    ended_by_itself: bool
+    description: str
+    template_lost: bool
+
+
+class PolicyHost:
+    """A template process and what its Policy processes need; not thread-safe.
+
+    Args:
+        launch: how to start a template.
+        root: an existing private directory, for ``program`` and ``scratch``.
+        start: starts the template process.
+        core: the CPU that Policy processes stay on; None for any.
+    """
+
+    def __init__(self, launch: PolicyLaunch, root: Path, start: TemplateStarter, *, core: int | None) -> None:
+        self._launch = launch
+        self._root = root
+        self._start = start
+        self._core = core
+        self._copy = ProgramCopy(root / "program")
+        self._scratch = root / "scratch"
+        self._program: Program | None = None
+        self._request = b""
+        self._preload: tuple[str, ...] = ()
+        self._template: _Template | None = None
+
+    def load(self, program: Program, context: tuple[bytes, bytes, bytes, bytes]) -> None:
+        """Run ``program`` in the Episodes to come.
+
+        Args:
+            program: the Program.
+            context: observation space, action space, metadata and environment parameters, each encoded.
+        """
+        if program != self._program:
+            self._copy.hold(program)
+            self._program = program
+        preload = modules_to_preload(program)
+        if self._template is not None and preload != self._preload:
+            self._drop_template()
+        self._preload = preload
+        self._request = marshal.dumps((context, shadowed_names(program)))
+        self._have_template().request(template.PROGRAM, self._request)
+
+    def prepare(self) -> None:
+        """Start the template ahead of time, for a Program that preloads nothing."""
+        self._have_template()
+
+    def open_episode(self, policy_seed: int, *, seconds: float) -> PolicyEpisode:
+        """Start a fresh Policy process that has ``seconds`` of time to spend.
+
+        Raises:
+            EvaluationError: it cannot be started, for a reason that is not the Policy's.
+        """
+        make_scratch(self._scratch)
+        self._copy.settle()
+        running = self._have_template()
+        episode = {
+            "directory": str(self._copy.directory),
+            "scratch": str(self._scratch),
+            "policy_seed": policy_seed,
+        }
+        observations, observations_in = os.pipe()
+        actions_out, actions = os.pipe()
+        try:
+            for descriptor in (observations_in, actions_out):
+                os.set_blocking(descriptor, False)
+            running.request(template.EPISODE, marshal.dumps(episode), (observations, actions))
+        except BaseException:
+            os.close(observations_in)
+            os.close(actions_out)
+            raise
+        finally:
+            os.close(observations)
+            os.close(actions)
+        opened = PolicyEpisode(self, running, observations_in, actions_out, seconds)
+        try:
+            opened._await_ready()
+        except BaseException:
+            opened._close_channel()
+            self._drop_template()
+            raise
+        return opened
+
+    def close(self) -> None:
+        """End the template and remove its files."""
+        self._drop_template()
+        self._program = None
+        self._copy.remove()
+        remove_tree(self._scratch)
+
+    def _have_template(self) -> _Template:
+        if self._template is None:
+            self._template = self._start_template(self._preload)
+            if self._request:
+                self._template.request(template.PROGRAM, self._request)
+        return self._template
+
+    def _start_template(self, preload: tuple[str, ...]) -> _Template:
+        here, there = socket.socketpair()
+        try:
+            with there:
+                process = self._start(
+                    self._launch.command(root=self._root, core=self._core, preload=preload),
+                    self._launch.environment(root=self._root),
+                    there.fileno(),
+                )
+        except BaseException as error:
+            here.close()
+            if isinstance(error, OSError):
+                raise EvaluationError(f"the template process cannot be started: {error}") from error
+            raise
+        started = _Template(here, process)
+        try:
+            threads = started.await_start()
+            if threads in (0, 1) or not preload:
+                return started
+        except _TemplateLostError:
+            if not preload:
+                started.close()
+                raise EvaluationError(
+                    "the template process ended while it was starting; see its last output on stderr"
+                ) from None
+        except BaseException:
+            started.close()
+            raise
+        # Something among the modules crashed, or started a thread, which no fork survives whole.
+        started.close()
+        return self._start_template(())
+
+    def _drop_template(self) -> None:
+        if self._template is not None:
+            self._template.close()
+            self._template = None
+
+    def _finish_episode(self, running: _Template) -> PolicyEnd:
+        end = running.end_policy()
+        if end is None:
+            self._drop_template()
+            end = PolicyEnd(b"", b"", True, "gone together with its template process", True)
+        self._copy.restore()
+        remove_tree(self._scratch)
+        return end
+
+
+class PolicyEpisode:
+    """One Policy process and the time that it has left."""
+
+    def __init__(self, host: PolicyHost, running: _Template, out: int, back: int, seconds: float) -> None:
+        self._host = host
+        self._template = running
+        self._out = out
+        self._back = back
+        self._remaining = seconds
+        self._seconds = seconds
+        self._pipe_bytes = _PIPE_BYTES
+        poller = select.poll()
+        poller.register(back, select.POLLIN)
+        self._poll = poller.poll
+        self._told = False
+        self._end: PolicyEnd | None = None
+
+    def act(self, observation: bytes) -> tuple[PolicyValue, bytes]:
+        """Send an encoded observation, wait for the action; only this time is the Policy's.
+
+        Returns:
+            The action, and its encoding.
+
+        Raises:
+            PolicyFailedError: it failed, in whatever way.
+            EvaluationError: the observation is too large to be sent.
+        """
+        remaining = self._remaining
+        deadline = time.monotonic() + remaining
+        data = frames.HEADER.pack(len(observation) + 1, frames.OBSERVATION) + observation
+        try:
+            written = os.write(self._out, data)
+        except BlockingIOError:
+            written = 0
+        except BrokenPipeError:  # it is gone; what it said last is still to be read
+            written = len(data)
+        if written != len(data):
+            self._write_rest(data, written, deadline)
+            self._await_readable(deadline)
+        elif remaining <= 0 or not self._poll(min(remaining, _POLL_MAX_SECONDS) * 1000):
+            self._await_readable(deadline)
+        answer = os.read(self._back, _READ_BYTES)
+        # Nearly always one whole small frame; the kind byte of an ACTION follows its length.
+        if len(answer) < 5 or int.from_bytes(answer[:4], "little") + 4 != len(answer):
+            answer = self._read_rest(answer, deadline)
+        if answer[4] != frames.ACTION:
+            self._raise_failure(answer)
+        try:
+            action = codec.decode(answer, 5)
+        except codec.MalformedValueError as error:
+            raise PolicyFailedError("protocol_error", f"the action cannot be decoded: {error}") from None
+        self._remaining = deadline - time.monotonic()
+        return action, answer[5:]
+
+    def close(self) -> PolicyEnd:
+        """End the process and all that it has started, and remove its scratch; safe to call again."""
+        if self._end is None:
+            self._close_channel()
+            self._end = self._host._finish_episode(self._template)
+        return self._end
+
+    def _close_channel(self) -> None:
+        if self._out >= 0:
+            os.close(self._out)
+            os.close(self._back)
+            self._out = self._back = -1
+
+    def _await_ready(self) -> None:
+        poller = select.poll()
+        poller.register(self._back, select.POLLIN)
+        poller.register(self._template.fileno(), select.POLLIN)
+        if not poller.poll(POLICY_START_SECONDS * 1000):
+            raise EvaluationError(f"no Policy process was set up within {POLICY_START_SECONDS:g} s")
+        expected = frames.frame(frames.READY, b"")
+        try:
+            answer = os.read(self._back, len(expected))
+        except BlockingIOError:
+            answer = b""
+        if answer != expected:
+            raise EvaluationError("the Policy process ended before any submitted code ran (out of processes or memory?)")
+
+    def _write_rest(self, data: bytes, written: int, deadline: float) -> None:
+        if len(data) > frames.FRAME_MAX_BYTES:
+            raise EvaluationError(
+                f"an observation takes {len(data)} bytes; a Policy process can be sent {frames.FRAME_MAX_BYTES} at most"
+            )
+        if self._pipe_bytes < len(data):
+            self._widen()
+        rest = memoryview(data)[written:]
+        poller = select.poll()
+        poller.register(self._out, select.POLLOUT)
+        while rest:
+            if not poller.poll(max(0.0, min(deadline - time.monotonic(), _POLL_MAX_SECONDS)) * 1000):
+                if time.monotonic() >= deadline:
+                    raise self._late("it did not read its observation")
+                continue
+            try:
+                rest = rest[os.write(self._out, rest) :]
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                return
+
+    def _widen(self) -> None:
+        """Let the pipe take more at once, as far as this user may."""
+        self._pipe_bytes = frames.FRAME_MAX_BYTES  # one try is enough
+        try:
+            fcntl.fcntl(self._out, _F_SETPIPE_SZ, _LARGE_PIPE_BYTES)
+        except OSError:
+            pass
+
+    def _await_readable(self, deadline: float) -> None:
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise self._late("it did not answer")
+            if self._poll(min(remaining, _POLL_MAX_SECONDS) * 1000):
+                return
+
+    def _read_rest(self, data: bytes, deadline: float) -> bytes:
+        """Complete a frame that came in parts; judge one that cannot be."""
+        buffer = bytearray(data)
+        wanted = 5
+        while True:
+            if len(buffer) >= 4:
+                length = int.from_bytes(buffer[:4], "little")
+                if not 1 <= length <= frames.FRAME_MAX_BYTES:
+                    raise PolicyFailedError(
+                        "protocol_error",
+                        f"the Policy process sent a frame of {length} bytes; 1 to {frames.FRAME_MAX_BYTES} are allowed",
+                    )
+                wanted = length + 4
+            if len(buffer) == wanted:
+                return bytes(buffer)
+            if len(buffer) > wanted:
+                raise PolicyFailedError("protocol_error", "the Policy process sent more than one answer")
+            if not data:
+                raise PolicyFailedError("protocol_error", "")  # told once it is known how the process ended
+            self._await_readable(deadline)
+            data = os.read(self._back, min(max(wanted - len(buffer), 1) + 1, _LARGE_PIPE_BYTES))
+            buffer += data
+
+    def _raise_failure(self, answer: bytes) -> None:
+        kind, payload = answer[4], answer[5:]
+        if kind == frames.REFUSED:
+            raise PolicyFailedError("protocol_error", payload.decode("utf-8", "replace")[:4000])
+        if kind == frames.FAILED:
+            raise _reported_failure(payload)
+        raise PolicyFailedError("protocol_error", f"the Policy process sent a frame of the unknown kind {kind}")
+
+    def _late(self, what: str) -> PolicyFailedError:
+        return PolicyFailedError("timeout", f"the Policy used up its {self._seconds:g} s in this Episode: {what}")
+
+
+class _TemplateLostError(Exception):
+    """The control socket has ended, or answers no more."""
+
+
+class _Template:
+    """The near end of a template's control socket."""
+
+    def __init__(self, control: socket.socket, process: TemplateProcess) -> None:
+        self._control = control
+        self._process = process
+
+    def fileno(self) -> int:
+        return self._control.fileno()
+
+    def await_start(self) -> int:
+        """Wait until it can fork; the number of threads that it has."""
+        started: int = template.STARTED.unpack(self._receive(template.STARTED.size, TEMPLATE_START_SECONDS))[0]
+        return started
+
+    def request(self, kind: int, payload: bytes, descriptors: tuple[int, ...] = ()) -> None:
+        data = template.REQUEST.pack(len(payload), kind) + payload
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        try:
+            sent = self._control.sendmsg([data], ancillary)
+            if sent != len(data):
+                self._control.sendall(memoryview(data)[sent:])
+        except (BrokenPipeError, ConnectionResetError):
+            raise EvaluationError("the template process is gone: it was killed from outside, or ran out of memory") from None
+
+    def end_policy(self) -> PolicyEnd | None:
+        """Have the running Policy process ended; None if the template is lost."""
+        try:
+            self._control.sendall(template.REQUEST.pack(0, template.END))
+            head = self._receive(template.ANSWER.size, POLICY_END_SECONDS)
+            status, by_itself, survivors, stdout_bytes, stderr_bytes = template.ANSWER.unpack(head)
+            output = self._receive(stdout_bytes + stderr_bytes, POLICY_END_SECONDS)
+        except (BrokenPipeError, ConnectionResetError, _TemplateLostError):
+            return None
+        if survivors:
+            raise EvaluationError(f"{survivors} processes that the Policy has started cannot be ended")
+        description = describe_returncode(os.waitstatus_to_exitcode(status))
+        return PolicyEnd(output[:stdout_bytes], output[stdout_bytes:], bool(by_itself), description, False)
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.end()
+
+    def _receive(self, size: int, seconds: float) -> bytes:
+        deadline = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(self._control, select.POLLIN)
+        data = b""
+        while len(data) < size:
+            if not poller.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise _TemplateLostError
+            chunk = self._control.recv(size - len(data))
+            if not chunk:
+                raise _TemplateLostError
+            data += chunk
+        return data
+
+
+def _reported_failure(payload: bytes) -> PolicyFailedError:
+    """What a Policy process says of its own exception; believed as far as it is well-formed, and bounded."""
+    try:
+        report = codec.decode(payload)
+    except codec.MalformedValueError as error:
+        return PolicyFailedError("protocol_error", f"the report of an exception cannot be decoded: {error}")
+    if not isinstance(report, dict):
+        return PolicyFailedError("protocol_error", "the report of an exception is malformed")
+    kind, message, text, found = (report.get(name) for name in ("type", "message", "traceback", "frames"))
+    if not (isinstance(kind, str) and isinstance(message, str) and isinstance(text, str) and isinstance(found, list)):
+        return PolicyFailedError("protocol_error", "the report of an exception is malformed")
+    return PolicyFailedError(
+        "exception",
+        message,
+        exception_type=kind,
+        frames=tuple(item for item in found[-64:] if isinstance(item, str)),
+        traceback=text,
+    )

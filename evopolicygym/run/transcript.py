@@ -1,0 +1,110 @@
+"""Following an Agent's standard output while it lives: transcript, totals, last action."""
+
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from evopolicygym.agents import AgentEvent, AgentInvocation, AgentUsage, EventReader
+from evopolicygym.record import Journal, events
+
+__all__ = ["TranscriptFollower"]
+
+FOLLOW_SECONDS = 0.2
+"""How often the log is looked at."""
+PROGRESS_SECONDS = 1.0
+"""Least time between two agent_event lines of the journal."""
+STOP_SECONDS = 60.0
+"""How long the rest of a log may take to be read once the Agent is gone."""
+
+_CHUNK = 256 * 1024
+_LAST_EVENTS = 50
+
+
+class TranscriptFollower:
+    """A thread that reads the log as it grows and writes ``transcript.jsonl`` beside it.
+
+    Args:
+        log: the Agent's ``stdout.log``; must exist.
+        invocation: knows the parser.
+        journal: is told the totals, at most once a second.
+    """
+
+    def __init__(self, log: Path, invocation: AgentInvocation, journal: Journal) -> None:
+        self._log = log
+        self._transcript = log.with_name("transcript.jsonl")
+        self._reader = EventReader(invocation.new_parser)
+        self._journal = journal
+        self._gone = threading.Event()
+        self._told = AgentUsage()
+        self._told_action: str | None = None
+        self._told_at = 0.0
+        self.usage = AgentUsage()
+        self.last_action: str | None = None
+        self.last_events: deque[AgentEvent] = deque(maxlen=_LAST_EVENTS)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._follow, name="evopolicygym-transcript", daemon=True)
+        self._thread.start()
+
+    def finish(self, closing_events: Callable[[], Iterable[AgentEvent]] | None) -> None:
+        """The Agent is gone: read the rest, add what its state tells, close the transcript.
+
+        Raises:
+            OSError: the transcript could not be written.
+        """
+        self._gone.set()
+        self._thread.join(STOP_SECONDS)
+        if self._error is not None:
+            raise self._error
+        if closing_events is not None:
+            with self._transcript.open("a", encoding="utf-8") as transcript:
+                self._take(transcript.write, closing_events())
+        self._tell(at_once=True)
+
+    def _follow(self) -> None:
+        try:
+            with self._log.open("rb", buffering=0) as log, self._transcript.open("x", encoding="utf-8") as transcript:
+                while True:
+                    gone = self._gone.is_set()  # before the read: what was written last is still read
+                    while chunk := log.read(_CHUNK):
+                        self._take(transcript.write, self._reader.feed(chunk))
+                        self._tell()
+                    if gone:
+                        break
+                    transcript.flush()
+                    self._tell()
+                    self._gone.wait(FOLLOW_SECONDS)
+                self._take(transcript.write, self._reader.close())
+                transcript.flush()
+                os.fsync(transcript.fileno())
+        except BaseException as error:  # noqa: BLE001  # raised again by finish()
+            self._error = error
+
+    def _take(self, write: Callable[[str], object], agent_events: Iterable[AgentEvent]) -> None:
+        for event in agent_events:
+            line = json.dumps({"time": time.time()} | event.to_json(), allow_nan=False, ensure_ascii=True)
+            write(line + "\n")
+            self.usage = self.usage.add(event)
+            self.last_action = event.action or self.last_action
+            self.last_events.append(event)
+
+    def _tell(self, *, at_once: bool = False) -> None:
+        changed = self.usage != self._told or self.last_action != self._told_action
+        now = time.monotonic()
+        if not changed or (now - self._told_at < PROGRESS_SECONDS and not at_once):
+            return
+        self._told, self._told_action, self._told_at = self.usage, self.last_action, now
+        self._journal.append(
+            events.AgentEvent(
+                turns=self.usage.turns,
+                tool_calls=self.usage.tool_calls,
+                input_tokens=self.usage.input_tokens,
+                cached_tokens=self.usage.cached_tokens,
+                output_tokens=self.usage.output_tokens,
+                cost_usd=self.usage.cost_usd,
+                last_action=self.last_action,
+            )
+        )

@@ -1,0 +1,50 @@
+"""The Agent's channel to the Host: ledger (budget rules), session, gateway (socket) and client."""
+
+# A type checker reads this as true. `typing` itself is not imported: `python -m evopolicygym.session` and the
+# installed command load this module in every call of an Agent.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from evopolicygym.session.gateway import Gateway
+    from evopolicygym.session.ledger import LedgerLimits, LedgerState, Refusal, SubmissionEntry
+    from evopolicygym.session.protocol import ErrorCode
+    from evopolicygym.session.session import PeerGone, Session, SessionHost
+
+__all__ = [
+    "ErrorCode",
+    "Gateway",
+    "LedgerLimits",
+    "LedgerState",
+    "PeerGone",
+    "Refusal",
+    "Session",
+    "SessionHost",
+    "SubmissionEntry",
+]
+
+_HOMES = {
+    "ErrorCode": "evopolicygym.session.protocol",
+    "Gateway": "evopolicygym.session.gateway",
+    "LedgerLimits": "evopolicygym.session.ledger",
+    "LedgerState": "evopolicygym.session.ledger",
+    "PeerGone": "evopolicygym.session.session",
+    "Refusal": "evopolicygym.session.ledger",
+    "Session": "evopolicygym.session.session",
+    "SessionHost": "evopolicygym.session.session",
+    "SubmissionEntry": "evopolicygym.session.ledger",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
