@@ -1,6 +1,6 @@
 """EvoPolicyGym: measure how well a coding agent improves an executable Policy on a budget."""
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every Policy process
 
 __version__ = "0.3.0"
 

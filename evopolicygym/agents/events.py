@@ -1,6 +1,5 @@
 """What an Agent did, in the same words for every provider: events, their JSON form, and totals over them."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -27,6 +26,10 @@ AgentEndReason: TypeAlias = Literal[
 _TEXT_MAX = 64 * 1024
 """Characters of one text field; what is longer is cut and says so."""
 
+# An Agent writes these numbers; their sums must stay finite and exact.
+_COUNT_MAX = 2**48
+_COST_MAX = 1e12
+
 _ACTION_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
@@ -47,7 +50,7 @@ class AgentEvent:
 
     Args:
         kind: Which of these.
-        text: Words, cut to 64 Ki characters.
+        text: Words; every text is cut to 64 Ki characters.
         session_id: The provider's own name of the session.
         model: The model that answers.
         tool: Name of the tool.
@@ -64,7 +67,7 @@ class AgentEvent:
         cost_usd: US dollars, only where the provider tells.
 
     Raises:
-        ValueError: an unknown kind, or a number that is negative or not finite.
+        ValueError: an unknown kind, or a number that is negative, absurdly large or not finite.
     """
 
     kind: AgentEventKind
@@ -89,15 +92,14 @@ class AgentEvent:
             raise ValueError(f"{self.kind!r} is no kind of Agent event; they are {', '.join(get_args(AgentEventKind))}")
         for name in _COUNTS:
             count = getattr(self, name)
-            if count is not None and count < 0:
-                raise ValueError(f"{name} is {count}; it must not be negative")
-        if self.cost_usd is not None and not (math.isfinite(self.cost_usd) and self.cost_usd >= 0):
-            raise ValueError(f"cost_usd is {self.cost_usd}; it must be finite and not negative")
-        for name in ("text", "command"):
+            if count is not None and not 0 <= count <= _COUNT_MAX:
+                raise ValueError(f"{name} must be from 0 to {_COUNT_MAX}, found {count}")
+        if self.cost_usd is not None and not 0 <= self.cost_usd <= _COST_MAX:
+            raise ValueError(f"cost_usd must be from 0 to {_COST_MAX}, found {self.cost_usd}")
+        for name in _WORDS:
             words = getattr(self, name)
-            if words is not None and len(words) > _TEXT_MAX:
-                cut = f"{words[:_TEXT_MAX]}… [{len(words) - _TEXT_MAX} characters cut]"
-                object.__setattr__(self, name, cut)
+            if words is not None:
+                object.__setattr__(self, name, _bounded(words))
 
     def to_json(self) -> dict[str, object]:
         """The event as a JSON object: ``kind`` and the fields that are set."""
@@ -109,7 +111,7 @@ class AgentEvent:
         """Read what :meth:`to_json` wrote; fields that are unknown or of the wrong type are left out.
 
         Raises:
-            ValueError: it is no JSON object with a known ``kind``, or a number is negative.
+            ValueError: it is no JSON object with a known ``kind``, or a number is out of its range.
         """
         if not isinstance(value, Mapping):
             raise ValueError(f"an Agent event is a JSON object, not {type(value).__name__}")
@@ -137,9 +139,18 @@ class AgentEvent:
         return None
 
 
+def _bounded(words: str) -> str:
+    """Cut, and without the lone surrogates that JSON may carry and UTF-8 may not."""
+    words = words.encode("utf-8", "replace").decode()
+    if len(words) <= _TEXT_MAX:
+        return words
+    return f"{words[:_TEXT_MAX]}… [{len(words) - _TEXT_MAX} characters cut]"
+
+
+_WORDS = ("text", "session_id", "model", "tool", "command", "call_id", "code")
 _COUNTS = ("turns", "input_tokens", "cached_tokens", "output_tokens")
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("text", "session_id", "model", "tool", "command", "call_id", "code"), (str,)),
+    **dict.fromkeys(_WORDS, (str,)),
     **dict.fromkeys(("exit_code", *_COUNTS), (int,)),
     **dict.fromkeys(("failed", "fatal"), (bool,)),
     "cost_usd": (int, float),

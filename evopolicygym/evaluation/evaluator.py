@@ -19,6 +19,7 @@ from evopolicygym.evaluation.episode import FinishedEpisode
 from evopolicygym.evaluation.host_stepping import HostStepping
 from evopolicygym.evaluation.outcome import EpisodeCompleted, Evaluation, EvaluationCancelled
 from evopolicygym.evaluation.plan import PlannedEpisode, benchmark_spec
+from evopolicygym.evaluation.worker_pool import NeedsHostError, WorkerPool
 from evopolicygym.execution.launch import PolicyLaunch
 from evopolicygym.execution.scratch import remove_tree
 from evopolicygym.policy import type_name
@@ -87,6 +88,8 @@ class Evaluator:
         self._busy = threading.Lock()
         self._closed = False
         self._host: HostStepping | None = None
+        self._pool: WorkerPool | None = None
+        self._in_host = self._workers == 0 or getattr(benchmark, "environment_process", None) == "host"
         self._root = Path(tempfile.mkdtemp(prefix="evopolicygym-"))
         self._own_supervisor = supervisor is None
         try:
@@ -101,8 +104,8 @@ class Evaluator:
         return {
             "execution": self._execution.kind,
             "workers": self._workers,
-            "environment_process": "host",
-            "pinned": self._host is not None and self._host.pinned,
+            "environment_process": "host" if self._in_host else "worker",
+            "pinned": (self._host is not None and self._host.pinned) or (self._pool is not None and self._pool.pinned),
         }
 
     def evaluate(
@@ -145,6 +148,8 @@ class Evaluator:
             return
         self._closed = True
         try:
+            if self._pool is not None:
+                self._pool.close()
             if self._host is not None:
                 self._host.close()
         finally:
@@ -200,7 +205,35 @@ class Evaluator:
         on_finished: Callable[[FinishedEpisode, RecordFile], None],
         cancellation: Cancellation | None,
     ) -> None:
+        if not self._in_host:
+            try:
+                self._worker_pool().run(program, plan, on_finished, cancellation)
+                return
+            except NeedsHostError as reason:
+                self._move_to_host(str(reason))
         self._host_stepping().run(program, plan, on_finished, cancellation)
+
+    def _move_to_host(self, why: str) -> None:
+        self._in_host = True
+        if self._on_notice is not None:
+            self._on_notice(
+                f"{self._spec.id} is stepped in the Host process, one Episode at a time, not in {self._workers} workers: "
+                f"{why}. A Benchmark that is meant to be so says environment_process = \"host\"."
+            )
+
+    def _worker_pool(self) -> WorkerPool:
+        if self._pool is None:
+            self._pool = WorkerPool(
+                self._spec.id,
+                _pickled(self._benchmark),
+                self._execution.launch,
+                self._supervisor,
+                self._root,
+                size=self._workers,
+                episode_timeout_seconds=self._episode_timeout_seconds,
+                environment_timeout_seconds=self._environment_timeout_seconds,
+            )
+        return self._pool
 
     def _host_stepping(self) -> HostStepping:
         if self._host is not None and not self._host.usable:
@@ -229,3 +262,14 @@ class Evaluator:
         if type(feedback) is not Feedback:
             raise EvaluationError(f"{self._spec.id}: feedback() must return Feedback, not {type_name(feedback)}")
         return feedback
+
+
+def _pickled(benchmark: Benchmark) -> bytes:
+    # cloudpickle, for classes of a script or a notebook, which no worker can import.
+    import cloudpickle
+
+    try:
+        pickled: bytes = cloudpickle.dumps(benchmark)
+    except Exception as error:
+        raise NeedsHostError(f"it cannot be pickled ({type_name(error)}: {error})") from error
+    return pickled

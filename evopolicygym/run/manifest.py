@@ -155,7 +155,7 @@ def seed_strength(seed: int) -> str:
 def package_versions(benchmark: Benchmark) -> dict[str, str]:
     """Versions of the distributions that the Benchmark comes from and says it needs, by name."""
     modules = {type(benchmark).__module__.partition(".")[0], "evopolicygym"}
-    modules.update(getattr(type(benchmark), "simulator_packages", ()))
+    modules.update(getattr(benchmark, "simulator_modules", ()))  # such as gymnasium and ale_py
     by_module = metadata.packages_distributions()
     names = {name for module in modules for name in by_module.get(module, [])}
     return {name: metadata.version(name) for name in sorted(names)}

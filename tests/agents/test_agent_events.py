@@ -20,9 +20,20 @@ def test_unknown_and_ill_typed_fields_are_left_out():
     assert event == AgentEvent(kind="message", text="a")
 
 
-@pytest.mark.parametrize("value", [[], "x", {}, {"kind": "dance"}, {"kind": "usage", "turns": -1}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        [],
+        "x",
+        {},
+        {"kind": "dance"},
+        {"kind": "usage", "turns": -1},
+        {"kind": "usage", "turns": 10**300},
+        {"kind": "cost", "cost_usd": float("inf")},
+    ],
+)
 def test_what_is_no_event_is_refused(value):
-    with pytest.raises(ValueError, match=r"event|negative"):
+    with pytest.raises(ValueError, match=r"event|must be from 0"):
         AgentEvent.from_json(value)
 
 
@@ -30,6 +41,11 @@ def test_a_long_text_is_cut_and_says_so():
     event = AgentEvent(kind="message", text="a" * 100_000)
     assert len(event.text) < 70_000
     assert event.text.endswith("characters cut]")
+
+
+def test_a_lone_surrogate_cannot_reach_a_file():
+    event = AgentEvent.from_json(json.loads('{"kind": "message", "text": "a\\ud800b"}'))
+    assert event.text == "a?b"
 
 
 def test_an_action_is_one_printable_line():

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from recorded_runs import HOSTILE, write_record
+from recorded_runs import HOSTILE, Command, write_record
 from run_scenarios import PRELUDE
 from target_benchmark import CONSTANT_POLICY
 
 COMMAND_SECONDS = 60.0
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture

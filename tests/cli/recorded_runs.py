@@ -1,6 +1,7 @@
-"""Records for tests of the command line, written by the real writer, event by event."""
+"""What tests of the command line share: Records written by the real writer, event by event."""
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from evopolicygym.artifacts import Artifact, Feedback
@@ -9,6 +10,9 @@ from evopolicygym.program import Program
 from evopolicygym.record import RunEvent, RunObserver, events
 from evopolicygym.record.writer import RecordWriter
 from evopolicygym.results import EpisodeSummary, SubmissionResult
+
+# Runs the command with the given arguments and environment variables.
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 HOSTILE = "[bold red]not markup[/] \x1b[31mred\x1b]0;title\x07 \u202ereversed\nsecond line"
 

@@ -89,8 +89,16 @@ def test_on_a_terminal_the_running_evaluation_keeps_one_line(tmp_path: Path, mon
 
 @pytest.mark.parametrize(
     ("score", "text"),
-    [(9.5, "9.500"), (500, "500.00"), (-1234.56, "-1234.6"), (0.01234, "0.0123"), (0.0, "0.0000"), (None, "–"), (1e-9, "1e-09")],
-)  # fmt: skip
+    [
+        (9.5, "9.500"),
+        (500, "500.00"),
+        (-1234.56, "-1234.6"),
+        (0.01234, "0.0123"),
+        (0.0, "0.0000"),
+        (None, "–"),
+        (1e-9, "1e-09"),
+    ],
+)
 def test_a_score_has_the_digits_that_a_reader_can_use(score: object, text: str) -> None:
     assert score_text(score) == text
 

@@ -4,9 +4,33 @@ import json
 import os
 from pathlib import Path
 
-from conftest import Command
+import pytest
+from recorded_runs import Command
+
+from evopolicygym.cli.inspect_command import inspect_record
+from evopolicygym.cli.recent import remember
+from evopolicygym.errors import RecordError
 
 ESCAPE = "\x1b"
+
+
+class Inspect:
+    """Calls what the command calls; gives what it prints. (The command itself is tried in some tests below.)"""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+
+    def __call__(
+        self, record: Path | None, submission: str | None = None, *, events: bool = False, as_json: bool = False
+    ) -> str:
+        inspect_record(record, submission, show_events=events, as_json=as_json)
+        return self._capture.readouterr().out
+
+
+@pytest.fixture
+def inspect(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inspect:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return Inspect(capfd)
 
 
 def test_a_finished_record_is_summed_up(command: Command, records: Path) -> None:
@@ -23,20 +47,19 @@ def test_a_finished_record_is_summed_up(command: Command, records: Path) -> None
         assert expected in done.stdout
 
 
-def test_hostile_text_is_shown_inert(command: Command, records: Path) -> None:
-    for arguments in ((), ("submission-000001",), ("--events",)):
-        done = command("inspect", records / "failed", *arguments)
-        assert done.returncode == 0
-        assert "[bold red]not markup[/]" in done.stdout
-        assert not {ESCAPE, "\x07", "\u202e"} & set(done.stdout)
+def test_hostile_text_is_shown_inert(inspect: Inspect, records: Path) -> None:
+    failed = records / "failed"
+    for shown in (inspect(failed), inspect(failed, "submission-000001"), inspect(failed, events=True)):
+        assert "[bold red]not markup[/]" in shown
+        assert not {ESCAPE, "\x07", "\u202e"} & set(shown)
 
 
-def test_a_crashed_record_says_so(command: Command, records: Path) -> None:
-    assert "CartPole-v1  crashed" in command("inspect", records / "crashed").stdout
+def test_a_crashed_record_says_so(inspect: Inspect, records: Path) -> None:
+    assert "CartPole-v1  crashed" in inspect(records / "crashed")
 
 
-def test_one_submission_shows_feedback_errors_episodes_and_artifacts(command: Command, records: Path) -> None:
-    shown = command("inspect", records / "finished", "2").stdout
+def test_one_submission_shows_feedback_errors_episodes_and_artifacts(inspect: Inspect, records: Path) -> None:
+    shown = inspect(records / "finished", "2")
     for expected in (
         "submission-000002  40.00 mean return  selected",
         "└── note  IndexError in the Policy",
@@ -47,9 +70,9 @@ def test_one_submission_shows_feedback_errors_episodes_and_artifacts(command: Co
         assert expected in shown
 
 
-def test_best_and_selected_are_names_of_submissions(command: Command, records: Path) -> None:
-    assert command("inspect", records / "failed", "best").stdout.startswith("submission-000002")
-    assert command("inspect", records / "finished", "selected").stdout.startswith("submission-000002")
+def test_best_and_selected_are_names_of_submissions(inspect: Inspect, records: Path) -> None:
+    assert inspect(records / "failed", "best").startswith("submission-000002")
+    assert inspect(records / "finished", "selected").startswith("submission-000002")
 
 
 def test_an_unknown_submission_names_those_there_are(command: Command, records: Path) -> None:
@@ -58,51 +81,51 @@ def test_an_unknown_submission_names_those_there_are(command: Command, records: 
     assert 'no Submission "submission-000009"; it has submission-000001 to submission-000003' in done.stderr
 
 
-def test_json_is_one_document(command: Command, records: Path) -> None:
-    report = json.loads(command("inspect", records / "finished", "--json").stdout)
+def test_json_is_one_document(inspect: Inspect, records: Path) -> None:
+    report = json.loads(inspect(records / "finished", as_json=True))
     assert report["best_submission_id"] == "submission-000002"
     assert [one["score"] for one in report["submissions"]] == [9.5, 40.0, 38.0]
     assert report["assessment"]["score"] == 47.5
-    one = json.loads(command("inspect", records / "finished", "1", "--json").stdout)
+    one = json.loads(inspect(records / "finished", "1", as_json=True))
     assert one["feedback"]["score"] == 9.5
 
 
-def test_events_as_json_are_the_lines_of_the_journal(command: Command, records: Path) -> None:
-    shown = command("inspect", records / "finished", "--events", "--json").stdout
+def test_events_as_json_are_the_lines_of_the_journal(inspect: Inspect, records: Path) -> None:
+    shown = inspect(records / "finished", events=True, as_json=True)
     assert shown == (records / "finished" / "events.jsonl").read_text()
 
 
-def test_a_folder_of_records_is_listed(command: Command, records: Path) -> None:
-    shown = command("inspect", records).stdout.splitlines()
+def test_a_folder_of_records_is_listed(inspect: Inspect, records: Path) -> None:
+    shown = inspect(records).splitlines()
     assert [line.split()[0] for line in shown] == ["Record", "crashed", "failed", "finished"]
     assert "47.50" in shown[-1]
-    assert [one["status"] for one in json.loads(command("inspect", records, "--json").stdout)] == [
+    assert [one["status"] for one in json.loads(inspect(records, as_json=True))] == [
         "crashed",
         "finished",
         "finished",
     ]
 
 
-def test_narrow_output_has_fewer_columns(command: Command, records: Path) -> None:
-    shown = command("inspect", records / "finished", COLUMNS="40").stdout
+def test_narrow_output_has_fewer_columns(inspect: Inspect, records: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = inspect(records / "finished")
     assert "2 ★" in shown
     assert max(map(len, shown.splitlines())) <= max(
         40, len(f"evopolicygym inspect {records}/finished submission-000002")
     )
 
 
-def test_damage_is_named_and_the_rest_is_shown(command: Command, records: Path, tmp_path: Path) -> None:
+def test_damage_is_named_and_the_rest_is_shown(inspect: Inspect, records: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     journal = (records / "finished" / "events.jsonl").read_bytes().splitlines(keepends=True)
     journal[3] = b"not json\n"
     (damaged / "events.jsonl").write_bytes(b"".join(journal) + b'{"torn')
     (damaged / "run.json").write_text("{")
-    done = command("inspect", damaged)
-    assert done.returncode == 0
-    assert "damaged  events.jsonl:4" in done.stdout
-    assert "damaged  run.json" in done.stdout
-    assert "submission-000002" in done.stdout
+    shown = inspect(damaged)
+    assert "damaged  events.jsonl:4" in shown
+    assert "damaged  run.json" in shown
+    assert "submission-000002" in shown
 
 
 def test_what_is_no_record_is_explained(command: Command, tmp_path: Path) -> None:
@@ -112,10 +135,21 @@ def test_what_is_no_record_is_explained(command: Command, tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr
 
 
-def test_without_a_record_known_it_asks_for_one(command: Command, tmp_path: Path) -> None:
-    done = command("inspect", XDG_STATE_HOME=str(tmp_path))
-    assert done.returncode == 2
-    assert "name one" in done.stderr
+def test_without_a_record_known_it_asks_for_one(
+    inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(RecordError, match="name one"):
+        inspect(None)
+
+
+def test_without_a_name_the_latest_record_that_is_still_there_opens(
+    inspect: Inspect, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for record in (records / "finished", records / "crashed", tmp_path / "deleted since"):
+        remember(record)
+    assert "CartPole-v1  crashed" in inspect(None)
 
 
 def test_a_reader_that_goes_away_is_no_error(records: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_values import policy_values
 
@@ -115,6 +115,7 @@ def test_values_that_python_holds_equal_or_alike_have_different_digests(pair: tu
     assert environment_digest({"x": first}) != environment_digest({"x": second})
 
 
+@settings(max_examples=20)
 @given(st.dictionaries(st.text(max_size=5), policy_values, max_size=4))
 def test_an_environment_digest_does_not_depend_on_the_order_of_keys(parameters: dict[str, PolicyValue]) -> None:
     assert environment_digest(dict(reversed(parameters.items()))) == environment_digest(parameters)

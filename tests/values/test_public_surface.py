@@ -125,12 +125,14 @@ def test_run_is_not_exported_at_the_top() -> None:
 
 
 def test_names_that_live_in_two_places_are_one_object() -> None:
-    from evopolicygym import artifacts, authoring, benchmark, program, results
+    from evopolicygym import artifacts, authoring, benchmark, evaluation, program, results
 
     assert evopolicygym.Benchmark is authoring.Benchmark is benchmark.Benchmark
     assert authoring.BenchmarkSpec is benchmark.BenchmarkSpec
     assert authoring.Feedback is artifacts.Feedback is results.Feedback
     assert evopolicygym.Program is program.Program
+    assert evopolicygym.evaluate is evaluation.evaluate
+    assert evopolicygym.EvaluationConfig is evaluation.EvaluationConfig
     assert evopolicygym.RunResult is results.RunResult
 
 
