@@ -23,8 +23,8 @@ __all__ = [
     "TerminalReason",
     "ValidationCandidateResult",
     "ValidationResult",
+    "format_submission_id",
     "is_better",
-    "submission_id",
 ]
 
 EpisodeStatus: TypeAlias = Literal["completed", "policy_failed"]
@@ -50,7 +50,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _SUBMISSION_ID = re.compile(r"submission-[0-9]{6,}")
 
 
-def submission_id(number: int) -> str:
+def format_submission_id(number: int) -> str:
     """``submission-000001`` for 1."""
     return f"submission-{number:06d}"
 

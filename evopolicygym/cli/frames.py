@@ -191,7 +191,7 @@ def _cells(row: SubmissionRow, view: RunView, *, is_best: bool, narrow: bool) ->
     if row.change is not None:
         sign = "+" if row.change > 0 else "−" if row.change < 0 else "±"
         style = _GOOD if row.change > 0 else _QUIET
-        change = Text(f"{sign}{score_text(abs(row.change))}", style=style)
+        change = Text(f"{sign}{score_text(abs(row.change))}" if row.change else "±0", style=style)
     failures = row.policy_failures
     return [
         Text(f"{name}{' ★' if is_best else ''}"),
@@ -289,11 +289,14 @@ def _assessment_fact(view: RunView) -> Text:
     text.append(f" on {view.assessment_episodes} held-out Episodes")
     if view.assessment_failures:
         text.append(f", {view.assessment_failures} failed", style=_BAD)
-    initial, score = view.initial_score, view.assessment_score
-    if initial is not None and score is not None:
-        text.append(f"; the initial Program had {score_text(initial)} in training")
-        if view.maximizes and initial > 0 and score > 0:
-            text.append(f" ({score / initial:.1f}×)", style=_GOOD if score > initial else "")
+    whose, before = "initial Program", view.initial_score
+    if before is None and view.published:
+        whose, before = "first Submission", view.published[0].score
+    score = view.assessment_score
+    if before is not None and score is not None:
+        text.append(f"; the {whose} had {score_text(before)} in training")
+        if view.maximizes and before > 0 and score > 0:
+            text.append(f" ({score / before:.1f}×)", style=_GOOD if score > before else "")
     return text
 
 

@@ -218,7 +218,7 @@ class Evaluator:
         if self._on_notice is not None:
             self._on_notice(
                 f"{self._spec.id} is stepped in the Host process, one Episode at a time, not in {self._workers} workers: "
-                f"{why}. A Benchmark that is meant to be so says environment_process = \"host\"."
+                f'{why}. A Benchmark that is meant to be so says environment_process = "host".'
             )
 
     def _worker_pool(self) -> WorkerPool:

@@ -22,7 +22,7 @@ from evopolicygym.authoring import Benchmark, BenchmarkSpec
 from evopolicygym.errors import EvaluationError
 from evopolicygym.evaluation.cancellation import Cancellation
 from evopolicygym.evaluation.encoded_record import RecordFile, RecordWriter
-from evopolicygym.evaluation.episode import EpisodeRunner, FinishedEpisode, StoppedError, encode_context
+from evopolicygym.evaluation.episode import EpisodeRunner, FinishedEpisode, encode_context
 from evopolicygym.evaluation.outcome import EvaluationCancelled
 from evopolicygym.evaluation.plan import PlannedEpisode
 from evopolicygym.execution.cores import CoreClaim, claim_core

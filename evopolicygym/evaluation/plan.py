@@ -84,7 +84,9 @@ def _planned(benchmark: Benchmark, split: str, seed: int, count: int) -> Sequenc
     if not isinstance(episodes, Sequence):
         raise BenchmarkError(f"{name}: episodes() must return a sequence of EpisodeSpec, not {type_name(episodes)}")
     if len(episodes) != count:
-        raise BenchmarkError(f"{name}: episodes({split!r}) returned {len(episodes)} Episodes, not the {count} asked for")
+        raise BenchmarkError(
+            f"{name}: episodes({split!r}) returned {len(episodes)} Episodes, not the {count} asked for"
+        )
     for episode in episodes:
         if type(episode) is not EpisodeSpec:
             raise BenchmarkError(f"{name}: episodes() must hold EpisodeSpec values, not {type_name(episode)}")

@@ -47,6 +47,4 @@ def evaluate(
     plan = plan_episodes(benchmark, split=config.split, master_seed=config.seed, count=config.episodes)
     with Evaluator(benchmark, execution, episode_timeout_seconds=config.episode_timeout_seconds) as evaluator:
         evaluation = evaluator.evaluate(program, plan)
-    return EvaluationResult(
-        spec.id, spec.environment_digest, program.digest, evaluation.feedback, evaluation.episodes
-    )
+    return EvaluationResult(spec.id, spec.environment_digest, program.digest, evaluation.feedback, evaluation.episodes)

@@ -174,6 +174,4 @@ def _state(benchmark: Benchmark) -> Mapping[str, object]:
 def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
     """The attributes that were added, removed or bound to another object."""
     missing = object()
-    return sorted(
-        name for name in {*before, *after} if before.get(name, missing) is not after.get(name, missing)
-    )
+    return sorted(name for name in {*before, *after} if before.get(name, missing) is not after.get(name, missing))

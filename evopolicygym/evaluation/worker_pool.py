@@ -233,4 +233,3 @@ class _Dispatch:
                 worker.assign(self._pending.popleft())
             except OSError:
                 raise self._pool.lost(worker) from None
-

@@ -179,7 +179,7 @@ def _encode_items(parts: list[bytes], value: list[Any] | tuple[Any, ...], depth:
             raise ValueError("a float must be finite")
         parts.append(struct.pack(f"<cI{count}d", b"D" if is_list else b"E", count, *value))
         return
-    if kinds == _INTS and -0x8000000000000000 <= min(value) and max(value) <= 0x7FFFFFFFFFFFFFFF:
+    if kinds == _INTS and min(value) >= -0x8000000000000000 and max(value) <= 0x7FFFFFFFFFFFFFFF:
         parts.append(struct.pack(f"<cI{count}q", b"I" if is_list else b"J", count, *value))
         return
     parts.append(_TAGGED_U32.pack(b"l" if is_list else b"t", count))

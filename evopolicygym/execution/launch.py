@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CONTROL_DESCRIPTOR", "PolicyLaunch", "THREAD_CAPS"]
+__all__ = ["CONTROL_DESCRIPTOR", "THREAD_CAPS", "PolicyLaunch"]
 
 # The number of the control socket in the template.
 CONTROL_DESCRIPTOR = 3
 
 # Linear algebra in N processes on N cores: one thread each.
-THREAD_CAPS: Mapping[str, str] = {
-    name: "1"
-    for name in (
+THREAD_CAPS: Mapping[str, str] = dict.fromkeys(
+    (
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
         "MKL_NUM_THREADS",
         "BLIS_NUM_THREADS",
         "NUMEXPR_NUM_THREADS",
         "VECLIB_MAXIMUM_THREADS",
-    )
-}
+    ),
+    "1",
+)
 
 # All that a Policy process is given of the Host's environment.
 _INHERITED = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PATH", "TZ")

@@ -326,7 +326,9 @@ class PolicyEpisode:
         except BlockingIOError:
             answer = b""
         if answer != expected:
-            raise EvaluationError("the Policy process ended before any submitted code ran (out of processes or memory?)")
+            raise EvaluationError(
+                "the Policy process ended before any submitted code ran (out of processes or memory?)"
+            )
 
     def _write_rest(self, data: bytes, written: int, deadline: float) -> None:
         if len(data) > frames.FRAME_MAX_BYTES:
@@ -428,7 +430,9 @@ class _Template:
             if sent != len(data):
                 self._control.sendall(memoryview(data)[sent:])
         except (BrokenPipeError, ConnectionResetError):
-            raise EvaluationError("the template process is gone: it was killed from outside, or ran out of memory") from None
+            raise EvaluationError(
+                "the template process is gone: it was killed from outside, or ran out of memory"
+            ) from None
 
     def end_policy(self) -> PolicyEnd | None:
         """Have the running Policy process ended; None if the template is lost."""

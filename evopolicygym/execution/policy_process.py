@@ -8,11 +8,13 @@ Everything that does not belong to this Episode is closed before the Program is 
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib.util
 import io
 import os
 import random
+import resource
 import sys
 import traceback
 
@@ -113,14 +115,10 @@ def _isolate(channel: tuple[int, int], output: tuple[int, int]) -> None:
 
 
 def _raise_descriptor(descriptor: int) -> int:
-    import fcntl
-
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, CHANNEL_OUT + 1)
 
 
 def _descriptor_limit() -> int:
-    import resource
-
     # Descriptors may be open above a limit that was lowered later; the kernel's own bound is cheap to pass.
     return max(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65_536) if sys.platform != "linux" else 2**31 - 1
 

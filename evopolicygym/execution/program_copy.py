@@ -62,7 +62,11 @@ class ProgramCopy:
     def _write(self, program: Program) -> None:
         remove_tree(self.directory)
         program.write_to(self.directory)
-        folders = {"/".join(parts[:depth]) for parts in (path.split("/") for path in program.files) for depth in range(len(parts))}
+        folders = {
+            "/".join(parts[:depth])
+            for parts in (path.split("/") for path in program.files)
+            for depth in range(len(parts))
+        }
         self._paths = tuple(os.path.join(self.directory, path) for path in sorted({*folders, *program.files}))  # noqa: PTH118 (plain strings, looked at after every Episode)
         self._identities = self._look()
         self._settled_at = time.monotonic() + _CLOCK_TICK_SECONDS

@@ -84,8 +84,8 @@ def kill_descendants(
         on_reaped: called with (pid, raw wait status) of every child that was reaped here.
 
     Returns:
-        The direct children that were still there after `wait_seconds` (-1: one that cannot be named, in a
-        PID namespace without /proc); empty: nothing is left.
+        The direct children that were still there after `wait_seconds` (-1: something that cannot
+        be named, as in a PID namespace without /proc); empty: nothing is left.
 
     Raises:
         OSError: there are children, on Linux without a usable /proc.
@@ -97,15 +97,14 @@ def kill_descendants(
     deadline = time.monotonic() + wait_seconds
     while True:
         living, reaped = _reap(spare, on_reaped)
-        if reaped and not living:
-            continue  # what a child left behind at its end came to us after the look
-        if not living and (spare or _has_no_children()):
+        # Where a child was found dead, what it left behind may have come to us after the look: look again.
+        if not living and not reaped and (spare or _has_no_children()):
             return []
         for pid in _stop_trees(spare, deadline):
             _send(pid, signal.SIGKILL)
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            return living
+            return living or [-1]
         if living:
             _await_exit(living[0], min(ROUND_WAIT_SECONDS, remaining))
 

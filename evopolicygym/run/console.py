@@ -227,7 +227,9 @@ def score_text(score: object) -> str:
     if isinstance(score, bool) or not isinstance(score, int | float):
         return "–"
     magnitude = abs(score)
-    if magnitude and not 1e-3 <= magnitude < 1e7:
+    if not magnitude:
+        return "0"
+    if not 1e-3 <= magnitude < 1e7:
         return f"{score:.4g}"
     digits = 1 if magnitude >= 1000 else 2 if magnitude >= 10 else 3 if magnitude >= 1 else 4
     return f"{score:.{digits}f}"

@@ -6,7 +6,7 @@ from string import Template
 
 from evopolicygym.authoring import BenchmarkSpec
 from evopolicygym.policy_json import dumps, to_json
-from evopolicygym.results import submission_id
+from evopolicygym.results import format_submission_id
 from evopolicygym.run.config import RunConfig
 from evopolicygym.skills import AgentSkill
 
@@ -36,7 +36,7 @@ def task_text(spec: BenchmarkSpec, config: RunConfig, skills: Sequence[AgentSkil
         agent_timeout=f"{config.agent_timeout_seconds:g}",
         max_candidates=config.max_candidates,
         finish_rule=_finish_rule(config),
-        finish_example=" ".join(submission_id(number) for number in range(2, 2 + min(config.max_candidates, 2))),
+        finish_example=" ".join(format_submission_id(number) for number in range(2, 2 + min(config.max_candidates, 2))),
         primary_metric=spec.primary_metric,
         direction_sentence="higher is better." if spec.score_direction == "maximize" else "lower is better.",
         selection_sentence=_selection_sentence(config),

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
+from evopolicygym.results import format_submission_id
 from evopolicygym.selector import SelectorError, format_selector, parse_ranges
 from evopolicygym.session.protocol import ErrorCode, Refusal
 
@@ -19,7 +20,6 @@ __all__ = [
     "admit_submission",
     "failed_submission",
     "find_submission",
-    "format_submission_id",
     "refuse_if_running",
 ]
 
@@ -385,11 +385,6 @@ def failed_submission(entry: SubmissionEntry) -> Refusal:
         f"{entry.submission_id} was not published: {_FAILURES.get(entry.failure or '', 'its Evaluation failed')}; "
         "its Episodes stay charged, and status shows what is left",
     )
-
-
-def format_submission_id(number: int) -> str:
-    """The id of the Submission with that number, counted from 1."""
-    return f"submission-{number:06d}"
 
 
 def _submission_number(submission_id: str) -> int:

@@ -94,7 +94,7 @@ def test_on_a_terminal_the_running_evaluation_keeps_one_line(tmp_path: Path, mon
         (500, "500.00"),
         (-1234.56, "-1234.6"),
         (0.01234, "0.0123"),
-        (0.0, "0.0000"),
+        (0.0, "0"),
         (None, "–"),
         (1e-9, "1e-09"),
     ],

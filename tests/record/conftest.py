@@ -2,10 +2,11 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from record_types import Publish
 from record_values import COMPLETED
 
 from evopolicygym.artifacts import Artifact, Feedback
@@ -13,7 +14,7 @@ from evopolicygym.evaluation import EpisodeDiagnostics
 from evopolicygym.policy import PolicyValue
 from evopolicygym.program import Program
 from evopolicygym.record import Publication, RecordWriter
-from evopolicygym.results import EpisodeSummary, SubmissionResult, submission_id
+from evopolicygym.results import EpisodeSummary, SubmissionResult, format_submission_id
 
 
 @pytest.fixture
@@ -42,9 +43,6 @@ def writer(place: Path, program: Program) -> Iterator[RecordWriter]:
         yield made
 
 
-Publish = Callable[..., Publication]
-
-
 @pytest.fixture
 def publish(writer: RecordWriter, program: Program) -> Publish:
     """Publish a Submission of two Episodes."""
@@ -60,7 +58,7 @@ def publish(writer: RecordWriter, program: Program) -> Publish:
     ) -> Publication:
         indices = tuple(range(len(episodes)))
         submission = SubmissionResult(
-            submission_id=submission_id(number),
+            submission_id=format_submission_id(number),
             program=program,
             episode_indices=indices,
             episodes_used=len(indices),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Publish
+from record_types import Publish
 
 from evopolicygym.artifacts import Artifact
 from evopolicygym.record import RecordWriter, open_run

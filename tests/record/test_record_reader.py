@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Publish
+from record_types import Publish
 from record_values import COMPLETED, FAILED, crash
 
 from evopolicygym.artifacts import Artifact

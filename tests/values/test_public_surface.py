@@ -82,7 +82,7 @@ SURFACE = {
         "ValidationCandidateResult",
         "ValidationResult",
         "is_better",
-        "submission_id",
+        "format_submission_id",
     ],
     "evopolicygym.skills": ["AgentSkill", "check_skills"],
 }

@@ -17,8 +17,8 @@ from evopolicygym.results import (
     SubmissionResult,
     ValidationCandidateResult,
     ValidationResult,
+    format_submission_id,
     is_better,
-    submission_id,
 )
 
 DIGEST = "sha256:" + "0a" * 32
@@ -42,7 +42,7 @@ def other_program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 
 def submission(program: Program, number: int = 1, **changes: Any) -> SubmissionResult:
     fields: dict[str, Any] = {
-        "submission_id": submission_id(number),
+        "submission_id": format_submission_id(number),
         "program": program,
         "episode_indices": (0, 4),
         "episodes_used": 2,
@@ -55,7 +55,7 @@ def submission(program: Program, number: int = 1, **changes: Any) -> SubmissionR
 
 def candidate(program: Program, number: int = 1, **changes: Any) -> ValidationCandidateResult:
     fields: dict[str, Any] = {
-        "submission_id": submission_id(number),
+        "submission_id": format_submission_id(number),
         "program_digest": program.digest,
         "score": 1.5,
         "episodes": 5,
@@ -78,7 +78,7 @@ def validation(*candidates: ValidationCandidateResult, **changes: Any) -> Valida
 
 def assessment(program: Program, number: int = 1, **changes: Any) -> AssessmentResult:
     fields: dict[str, Any] = {
-        "submission_id": submission_id(number),
+        "submission_id": format_submission_id(number),
         "program_digest": program.digest,
         "split": "test",
         "episodes": 5,
@@ -334,5 +334,5 @@ def test_better_follows_the_score_direction_strictly() -> None:
 
 
 def test_submission_ids_have_six_digits_or_more() -> None:
-    assert submission_id(1) == "submission-000001"
-    assert submission_id(1_234_567) == "submission-1234567"
+    assert format_submission_id(1) == "submission-000001"
+    assert format_submission_id(1_234_567) == "submission-1234567"
