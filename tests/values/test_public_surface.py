@@ -81,8 +81,8 @@ SURFACE = {
         "TerminalReason",
         "ValidationCandidateResult",
         "ValidationResult",
-        "is_better",
         "format_submission_id",
+        "is_better",
     ],
     "evopolicygym.skills": ["AgentSkill", "check_skills"],
 }
