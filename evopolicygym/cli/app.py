@@ -96,13 +96,13 @@ def inspect(
     record: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]", help="A Record, or a folder of them; the latest if left out.", show_default=False
+            metavar="RUN", help="A Record, or a folder of them; the latest if left out.", show_default=False
         ),
     ] = None,
     submission: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SUBMISSION]", help="One Submission, such as submission-000003 or 3.", show_default=False
+            metavar="SUBMISSION", help="One Submission, such as submission-000003 or 3.", show_default=False
         ),
     ] = None,
     events: Annotated[bool, typer.Option("--events", help="Print the journal, one event a line.")] = False,
@@ -127,9 +127,11 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="Split of the Benchmark.")] = "validation",
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="How many Episodes.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**64 - 1, help="Seed of the Episode plan.")] = 0,
+    split: Annotated[str, typer.Option("--split", metavar="NAME", help="Split of the Benchmark.")] = "validation",
+    episodes: Annotated[int, typer.Option("--episodes", metavar="N", min=1, help="How many Episodes.")] = 20,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, max=2**64 - 1, help="Seed of the Episode plan.")
+    ] = 0,
     overrides: Overrides = None,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from evopolicygym.cli.consoles import can_animate, message_console, result_console, show
 from evopolicygym.cli.inspect_command import error_line
+from evopolicygym.cli.settings import load_settings
 from evopolicygym.evaluation import EpisodeCompleted, Evaluation, Evaluator, plan_episodes
 from evopolicygym.policy_json import to_json
 from evopolicygym.record import visible_diagnostics
@@ -37,6 +38,7 @@ def evaluate_spec(
     as_json: bool,
 ) -> None:
     """Evaluate the spec's Program, or another, and print what came out."""
+    load_settings().set_workers()
     resolved = load_spec(path, overrides).resolve_evaluation(program)
     benchmark, config = resolved.benchmark, resolved.config
     plan = plan_episodes(benchmark, split=split, master_seed=seed, count=episodes)

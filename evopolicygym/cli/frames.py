@@ -144,7 +144,17 @@ def _bars(view: RunView, width: int, now_ns: int) -> RenderableType:
         ),
         ("Agent time", seconds, limit, f"{duration_text(seconds)} / {duration_text(limit)}"),
     ):
-        bars.add_row(name, ProgressBar(total=max(total, 1e-9), completed=min(done, total), width=bar_width), text)
+        bars.add_row(
+            name,
+            ProgressBar(
+                total=max(total, 1e-9),
+                completed=min(done, total),
+                width=bar_width,
+                complete_style="cyan",
+                finished_style="cyan",
+            ),
+            text,
+        )
     return bars
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tomli_w
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.table import Column, Table
 from rich.text import Text
 
 from evopolicygym.agents import AgentTask
@@ -22,14 +23,16 @@ from evopolicygym.cli.failures import (
     complain,
     ignore_interrupts,
 )
-from evopolicygym.cli.frames import path_text, run_summary, submissions_table
+from evopolicygym.cli.frames import duration_text, path_text, run_summary, submissions_table
 from evopolicygym.cli.observers import EventLines, Observers, RecordAnnounced, RecordRemembered, ViewKeeper
 from evopolicygym.cli.report import view_document
 from evopolicygym.cli.run_view import RunView
+from evopolicygym.cli.settings import Settings, load_settings
 from evopolicygym.record import RunObserver
 from evopolicygym.run.console import ConsoleProgress, inert_text
 from evopolicygym.spec import ResolvedRun, Spec, load_spec
 
+UNSAFE_KIND = "unsafe-process"
 _SUMMARY_ROWS = 15
 
 
@@ -41,12 +44,15 @@ def run_spec(
     Returns:
         The exit code: 0 only if the Run finished.
     """
-    spec = _load(path, overrides, record_to)
-    resolved = spec.resolve()
-    mode = _mode(progress)
+    settings = load_settings()
+    settings.set_workers()
+    resolved = _load(path, overrides, record_to, settings).resolve()
+    mode = _mode(progress or settings.display.progress)
     if as_json and mode == "json":
         complain("--json and --progress json both want standard output; choose one")
         return EXIT_USAGE
+    if mode != "off" and resolved.execution.kind == UNSAFE_KIND:
+        complain('note: "unsafe-process" is not a sandbox: Policies and the Agent run with your rights')
     keeper = ViewKeeper()
     try:
         with _display(mode, resolved.record_to) as display:
@@ -70,36 +76,36 @@ def run_spec(
 
 def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> None:
     """Resolve a spec, see that its Agent can be started, and print the resolved form."""
-    spec = _load(path, overrides, record_to)
+    spec = _load(path, overrides, record_to, load_settings())
     resolved = spec.resolve()
     invocation = resolved.agent.build_invocation(AgentTask(instructions="(the task text)"))
     document = spec.document()
     sys.stdout.write(tomli_w.dumps(document))
-    console = message_console()
     limits = resolved.config
-    for line in (
-        f"Benchmark  {resolved.benchmark.spec.id}",
-        f"Program    {resolved.initial_program.digest}, {resolved.initial_program.file_count} files",
-        f"Agent      {shlex.join(invocation.recorded_command)}",
-        f"Budget     {limits.episode_budget} Episodes, {limits.max_submissions} Submissions, "
-        f"{limits.agent_timeout_seconds:g} s",
-        f"Record     {path_text(resolved.record_to)}",
-        "Nothing was started.",
+    facts = Table.grid(Column(style="dim", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
+    for name, value in (
+        ("Benchmark", resolved.benchmark.spec.id),
+        ("Program", f"{resolved.initial_program.digest}, {resolved.initial_program.file_count} files"),
+        ("Agent", shlex.join(invocation.recorded_command)),
+        ("Budget", f"{limits.episode_budget} Episodes, {limits.max_submissions} Submissions"),
+        ("Agent time", duration_text(limits.agent_timeout_seconds)),
+        ("Record", path_text(resolved.record_to)),
     ):
-        console.print(Text(inert_text(line)))
+        facts.add_row(name, Text(inert_text(value)))
+    show(message_console(), Group(facts, Text("Nothing was started.")))
 
 
-def _load(path: Path, overrides: Sequence[str], record_to: str | None) -> Spec:
+def _load(path: Path, overrides: Sequence[str], record_to: str | None, settings: Settings) -> Spec:
     chosen = list(overrides)
     if record_to is not None:
         absolute = os.path.normpath(Path.cwd() / Path(record_to).expanduser())
         chosen.append(f"run.record_to={json.dumps(absolute, ensure_ascii=False)}")
-    return load_spec(path, chosen)
+    return load_spec(path, chosen, records=settings.records_directory)
 
 
-def _mode(progress: str | None) -> str:
-    if progress not in (None, "auto"):
-        return str(progress)
+def _mode(progress: str) -> str:
+    if progress != "auto":
+        return progress
     return "live" if can_animate(sys.stderr) else "plain"
 
 

@@ -60,7 +60,7 @@ class PolicyLaunch:
         return {
             **inherited,
             **THREAD_CAPS,
-            "HOME": str(root / "scratch"),
+            **dict.fromkeys(("EVOPOLICYGYM_SCRATCH", "HOME", "TMPDIR"), str(root / "scratch")),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONHASHSEED": "0",
         }

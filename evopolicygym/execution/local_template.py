@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from evopolicygym.execution.launch import CONTROL_DESCRIPTOR
-from evopolicygym.process import descendants
+from evopolicygym.process.descendants import descendants
 
 __all__ = ["LocalTemplate", "start_local_template"]
 

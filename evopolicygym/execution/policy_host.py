@@ -19,7 +19,7 @@ from evopolicygym.execution import codec, frames, template
 from evopolicygym.execution.launch import PolicyLaunch
 from evopolicygym.execution.preload import modules_to_preload, shadowed_names
 from evopolicygym.execution.program_copy import ProgramCopy
-from evopolicygym.execution.scratch import make_scratch, remove_tree
+from evopolicygym.execution.scratch import Scratch
 from evopolicygym.policy import PolicyValue
 from evopolicygym.process import describe_returncode
 from evopolicygym.program import Program
@@ -122,10 +122,9 @@ class PolicyHost:
         self._root = root
         self._start = start
         self._core = core
-        self._copy = ProgramCopy(root / "program")
-        self._scratch = root / "scratch"
-        self._program: Program | None = None
-        self._request = b""
+        self._copy = ProgramCopy(root / "program", self._compile)
+        self._scratch = Scratch(root / "scratch")
+        self._program_request = b""
         self._preload: tuple[str, ...] = ()
         self._template: _Template | None = None
 
@@ -136,15 +135,16 @@ class PolicyHost:
             program: the Program.
             context: observation space, action space, metadata and environment parameters, each encoded.
         """
-        if program != self._program:
-            self._copy.hold(program)
-            self._program = program
         preload = modules_to_preload(program)
         if self._template is not None and preload != self._preload:
             self._drop_template()
         self._preload = preload
-        self._request = marshal.dumps((context, shadowed_names(program)))
-        self._have_template().request(template.PROGRAM, self._request)
+        self._program_request = b""
+        self._copy.hold(program)
+        self._copy.renew()
+        self._scratch.renew()
+        self._program_request = marshal.dumps((str(self._copy.directory), context, shadowed_names(program)))
+        self._have_template().request(template.PROGRAM, self._program_request)
 
     def prepare(self) -> None:
         """Start the template ahead of time, for a Program that preloads nothing."""
@@ -156,14 +156,8 @@ class PolicyHost:
         Raises:
             EvaluationError: it cannot be started, for a reason that is not the Policy's.
         """
-        make_scratch(self._scratch)
-        self._copy.settle()
         running = self._have_template()
-        episode = {
-            "directory": str(self._copy.directory),
-            "scratch": str(self._scratch),
-            "policy_seed": policy_seed,
-        }
+        episode = {"directory": str(self._copy.directory), "policy_seed": policy_seed}
         observations, observations_in = os.pipe()
         actions_out, actions = os.pipe()
         try:
@@ -189,15 +183,14 @@ class PolicyHost:
     def close(self) -> None:
         """End the template and remove its files."""
         self._drop_template()
-        self._program = None
         self._copy.remove()
-        remove_tree(self._scratch)
+        self._scratch.remove()
 
     def _have_template(self) -> _Template:
         if self._template is None:
             self._template = self._start_template(self._preload)
-            if self._request:
-                self._template.request(template.PROGRAM, self._request)
+            if self._program_request:
+                self._template.request(template.PROGRAM, self._program_request)
         return self._template
 
     def _start_template(self, preload: tuple[str, ...]) -> _Template:
@@ -242,9 +235,12 @@ class PolicyHost:
         if end is None:
             self._drop_template()
             end = PolicyEnd(b"", b"", True, "gone together with its template process", True)
-        self._copy.restore()
-        remove_tree(self._scratch)
+        self._copy.renew()
+        self._scratch.renew()
         return end
+
+    def _compile(self, directory: str, paths: list[str]) -> None:
+        self._have_template().compile(directory, paths)
 
 
 class PolicyEpisode:
@@ -304,8 +300,11 @@ class PolicyEpisode:
     def close(self) -> PolicyEnd:
         """End the process and all that it has started, and remove its scratch; safe to call again."""
         if self._end is None:
-            self._close_channel()
-            self._end = self._host._finish_episode(self._template)
+            # The channel is closed last: a Policy process that saw its end would run once more, for nothing.
+            try:
+                self._end = self._host._finish_episode(self._template)
+            finally:
+                self._close_channel()
         return self._end
 
     def _close_channel(self) -> None:
@@ -433,6 +432,14 @@ class _Template:
             raise EvaluationError(
                 "the template process is gone: it was killed from outside, or ran out of memory"
             ) from None
+
+    def compile(self, directory: str, paths: list[str]) -> None:
+        """Have byte code written; if the template cannot do it, there is none."""
+        self.request(template.COMPILE, marshal.dumps((directory, paths)))
+        try:
+            self._receive(len(template.COMPILED), TEMPLATE_START_SECONDS)
+        except _TemplateLostError:
+            raise EvaluationError("the template process ended while it compiled a Program") from None
 
     def end_policy(self) -> PolicyEnd | None:
         """Have the running Policy process ended; None if the template is lost."""

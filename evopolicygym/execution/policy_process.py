@@ -8,15 +8,17 @@ Everything that does not belong to this Episode is closed before the Program is 
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import importlib.util
 import io
+import marshal
 import os
 import random
-import resource
+import struct
 import sys
 import traceback
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
 
 from evopolicygym.execution import codec, frames
 from evopolicygym.policy import PolicyContext, copy_policy_value
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn
 
-__all__ = ["make_context", "preload", "run_policy_process"]
+__all__ = ["compile_program", "load_code", "make_context", "modules_to_forget", "preload", "prepare_streams", "run_policy_process", "seed_generators"]
 
 # The channel's descriptors in the Policy process.
 CHANNEL_IN = 3
@@ -37,6 +39,14 @@ CHANNEL_OUT = 4
 _MESSAGE_CHARACTERS = 2_000
 _TRACEBACK_CHARACTERS = 20_000
 _FRAMES_MAX = 32
+
+# Descriptors above the channel are closed up to this number; on Linux one system call does it.
+_DESCRIPTORS_MAX = 2**31 - 1 if sys.platform == "linux" else 65_536
+
+_READY = frames.frame(frames.READY, b"")
+
+# A byte code file: magic number, flags (0: valid for the source with this time and size), time, size.
+_BYTE_CODE_HEADER = struct.Struct("<4sIII")
 
 # What a Program cannot shadow: this process runs on them.
 _NEVER_SHADOWED = frozenset({"evopolicygym", "sys", "builtins", "importlib", "os", "io", "codecs", "encodings", "site"})
@@ -63,88 +73,108 @@ def preload(names: Iterable[str]) -> list[str]:
     return loaded
 
 
-def run_policy_process(
-    *,
-    channel: tuple[int, int],
-    output: tuple[int, int],
-    directory: str,
-    scratch: str,
-    shadowed: Iterable[str],
-    context: PolicyContext,
-    policy_seed: int,
-) -> NoReturn:
-    """Become the Policy process of one Episode; never returns.
+def prepare_streams() -> None:
+    """Have standard output and error pass on every line at once: what was printed before a hang is then known."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
-    Args:
-        channel: descriptors to read observations from and to write actions to.
-        output: descriptors that become standard output and standard error.
-        directory: the copy of the Program; the working directory, and first on ``sys.path``.
-        scratch: the Episode's empty directory.
-        shadowed: top-level module names that the Program brings along itself.
-        context: what ``make_policy`` gets, but for the seed.
-        policy_seed: unsigned 64 bits.
+
+def modules_to_forget(shadowed: Iterable[str]) -> list[str]:
+    """The loaded modules that a Program with these top-level names replaces, as in an interpreter of its own."""
+    names = set(shadowed) - _NEVER_SHADOWED
+    return [loaded for loaded in sys.modules if loaded.partition(".")[0] in names]
+
+
+def compile_program(directory: str, paths: Iterable[str]) -> None:
+    """Write byte code beside the source of a Program, as an import would; nothing of it is run.
+
+    Called in a process of its own: the source is hostile.
     """
-    try:
-        _isolate(channel, output)
-        os.environ["EVOPOLICYGYM_SCRATCH"] = os.environ["TMPDIR"] = os.environ["HOME"] = scratch
-        os.chdir(directory)
-        object.__setattr__(context, "policy_seed", policy_seed)
-        _seed(policy_seed)
-        for name in shadowed:
-            if name not in _NEVER_SHADOWED:
-                _forget_module(name)
-        sys.path.insert(0, directory)
-        gc.enable()
-        frames.write_blocking(CHANNEL_OUT, frames.frame(frames.READY, b""))
-        _serve(directory, context)
-    finally:
-        # Whatever happens, the stack of the template below must not be unwound in this process.
-        os._exit(70)
+    for path in paths:
+        source = f"{directory}/{path}"
+        try:
+            status = os.stat(source)
+            with open(source, "rb") as file:
+                code = compile(file.read(), source, "exec", dont_inherit=True)
+            cached = importlib.util.cache_from_source(source)
+            os.makedirs(os.path.dirname(cached), exist_ok=True)
+            with open(cached, "wb") as file:
+                file.write(_BYTE_CODE_HEADER.pack(importlib.util.MAGIC_NUMBER, 0, int(status.st_mtime), status.st_size))
+                file.write(marshal.dumps(code))
+        except Exception:  # noqa: BLE001 (the Policy process meets the same error and reports it)
+            continue
 
 
-def _isolate(channel: tuple[int, int], output: tuple[int, int]) -> None:
-    os.setsid()
-    # Through numbers above all targets, so that no dup2 overwrites a descriptor that is still needed.
-    high = [_raise_descriptor(descriptor) for descriptor in (*output, *channel)]
-    for target, descriptor in zip((1, 2, CHANNEL_IN, CHANNEL_OUT), high, strict=True):
-        os.dup2(descriptor, target, inheritable=target < CHANNEL_IN)
-    os.closerange(CHANNEL_OUT + 1, _descriptor_limit())
-    sys.stdout = _text_stream(1)
-    sys.stderr = _text_stream(2)
-    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # as a new interpreter has them
-
-
-def _raise_descriptor(descriptor: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, CHANNEL_OUT + 1)
-
-
-def _descriptor_limit() -> int:
-    # Descriptors may be open above a limit that was lowered later; the kernel's own bound is cheap to pass.
-    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 65_536) if sys.platform != "linux" else 2**31 - 1
-
-
-def _text_stream(descriptor: int) -> io.TextIOWrapper:
-    binary = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
-    # Lines leave at once: what was printed before a hang is then known.
-    return io.TextIOWrapper(binary, encoding="utf-8", errors="backslashreplace", line_buffering=True)
-
-
-def _seed(policy_seed: int) -> None:
+def seed_generators(policy_seed: int) -> None:
+    """Seed the global generators of ``random`` and, if it is loaded, of NumPy."""
     random.seed(policy_seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed([policy_seed & 0xFFFFFFFF, policy_seed >> 32])
 
 
-def _forget_module(name: str) -> None:
-    for loaded in [known for known in sys.modules if known == name or known.startswith(name + ".")]:
-        del sys.modules[loaded]
+def load_code(directory: str) -> CodeType | None:
+    """The code of ``policy.py`` as `compile_program` has left it; None if it has not."""
+    try:
+        with open(importlib.util.cache_from_source(f"{directory}/policy.py"), "rb") as file:
+            data = file.read()
+        code = marshal.loads(memoryview(data)[_BYTE_CODE_HEADER.size :])
+    except (OSError, ValueError, EOFError, TypeError):
+        return None
+    return code if isinstance(code, CodeType) else None
 
 
-def _serve(directory: str, context: PolicyContext) -> None:
+def run_policy_process(
+    *,
+    channel: tuple[int, int],
+    output: tuple[int, int],
+    directory: str,
+    forgotten: Iterable[str],
+    code: CodeType | None,
+    context: PolicyContext,
+    policy_seed: int,
+) -> NoReturn:
+    """Become the Policy process of one Episode; never returns.
+
+    What this function does is done a thousand times over, and in a forked process the first use of anything costs a
+    copied page: hence its bareness.
+
+    Args:
+        channel: descriptors to read observations from and to write actions to, in ascending order; nearly always
+            `CHANNEL_IN` and `CHANNEL_OUT` already.
+        output: descriptors that become standard output and standard error.
+        directory: the copy of the Program; the working directory, and first on ``sys.path``.
+        forgotten: loaded modules that stand in the way of the Program's own.
+        code: of ``policy.py``, if it is known already.
+        context: what ``make_policy`` gets.
+        policy_seed: seed of the global generators.
+    """
+    try:
+        os.setsid()
+        os.dup2(output[0], 1)
+        os.dup2(output[1], 2)
+        if channel != (CHANNEL_IN, CHANNEL_OUT):
+            os.dup2(channel[0], CHANNEL_IN, False)
+            os.dup2(channel[1], CHANNEL_OUT, False)
+        os.closerange(CHANNEL_OUT + 1, _DESCRIPTORS_MAX)
+        os.chdir(directory)
+        random.seed(policy_seed)  # again: `random` itself reseeds in every forked process
+        for name in forgotten:
+            del sys.modules[name]
+        sys.path.insert(0, directory)
+        gc.enable()
+        os.write(CHANNEL_OUT, _READY)
+        _serve(directory, code, context)
+    finally:
+        # Whatever happens, the stack of the template below must not be unwound in this process.
+        os._exit(70)
+
+
+def _serve(directory: str, code: CodeType | None, context: PolicyContext) -> None:
     """Load the Program, make the Policy, answer until the channel ends."""
     try:
-        act = _load(directory, context)
+        act = _load(directory, code, context)
         _answer(act)
     except BaseException as error:  # noqa: BLE001 (SystemExit, KeyboardInterrupt: Policy code raised)
         payload = codec.encode(_report(error, directory))
@@ -154,13 +184,17 @@ def _serve(directory: str, context: PolicyContext) -> None:
     os._exit(0)
 
 
-def _load(directory: str, context: PolicyContext) -> Callable[[object], object]:
-    spec = importlib.util.spec_from_file_location("policy", directory + "/policy.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+def _load(directory: str, code: CodeType | None, context: PolicyContext) -> Callable[[object], object]:
+    path = f"{directory}/policy.py"
+    if code is None:
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+    module = ModuleType("policy")
+    module.__file__ = path
+    module.__loader__ = loader = SourceFileLoader("policy", path)
+    module.__spec__ = ModuleSpec("policy", loader, origin=path)
     sys.modules["policy"] = module
-    spec.loader.exec_module(module)
+    exec(code, module.__dict__)
     make_policy = getattr(module, "make_policy", None)
     if not callable(make_policy):
         raise TypeError("policy.py must define a function make_policy(context)")

@@ -2,78 +2,72 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from evopolicygym.execution.scratch import remove_tree
+from evopolicygym.execution.scratch import CLOCK_TICK_SECONDS, Identity, identity, remove_tree
 from evopolicygym.program import Program
 
 __all__ = ["ProgramCopy"]
 
-# A change within the same tick of the kernel's clock as the copy itself would not change a ctime. Ticks last
-# 10 ms at most (HZ >= 100).
-_CLOCK_TICK_SECONDS = 0.010
-
-_Identity = tuple[int, int, int, int, int]
+# Byte code is prepared for Programs of up to so much source; beyond it for the entry point only.
+_COMPILED_BYTES = 2 * 1024 * 1024
 
 
 class ProgramCopy:
-    """A directory that holds exactly the files of one Program."""
+    """A directory that holds exactly the files of one Program, and byte code for its modules.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        directory: where; its parent exists.
+        compile_into: writes byte code for the named sources into the directory.
+    """
+
+    def __init__(self, directory: Path, compile_into: Callable[[str, list[str]], None]) -> None:
         self.directory = directory
+        self._compile_into = compile_into
         self._program: Program | None = None
-        self._paths: tuple[str, ...] = ()
-        self._identities: list[_Identity] = []
+        self._paths: list[str] = []
+        self._identities: list[Identity] = []
         self._settled_at = 0.0
 
     def hold(self, program: Program) -> None:
         """Have the files of ``program`` in the directory, and nothing else."""
         if self._program != program:
-            self._program = None
-            self._write(program)
             self._program = program
+            self._paths = []
 
-    def restore(self) -> None:
+    def renew(self) -> None:
         """Make the copy anew unless nothing in it has changed since it was made.
 
-        Compares inode, mode, size, mtime and ctime of every file and directory: an entry that was added, removed or
-        renamed changes its directory, and nothing that a process can do sets a ctime.
+        Every file and directory is looked at; after a new copy it takes some milliseconds until a change would show.
         """
-        if self._program is None:
-            return
-        try:
-            untouched = self._look() == self._identities
-        except OSError:
-            untouched = False
-        if not untouched:
+        if self._program is not None and not self._is_untouched():
             self._write(self._program)
-
-    def settle(self) -> None:
-        """Wait (milliseconds, after a new copy only) until any change will show."""
-        remaining = self._settled_at - time.monotonic()
-        if remaining > 0:
-            time.sleep(remaining)
 
     def remove(self) -> None:
         """Remove the directory."""
         self._program = None
+        self._paths = []
         remove_tree(self.directory)
+
+    def _is_untouched(self) -> bool:
+        try:
+            return bool(self._paths) and list(map(identity, self._paths)) == self._identities
+        except OSError:
+            return False
 
     def _write(self, program: Program) -> None:
+        self._paths = []
         remove_tree(self.directory)
         program.write_to(self.directory)
-        folders = {
-            "/".join(parts[:depth])
-            for parts in (path.split("/") for path in program.files)
-            for depth in range(len(parts))
-        }
-        self._paths = tuple(os.path.join(self.directory, path) for path in sorted({*folders, *program.files}))  # noqa: PTH118 (plain strings, looked at after every Episode)
-        self._identities = self._look()
-        self._settled_at = time.monotonic() + _CLOCK_TICK_SECONDS
-
-    def _look(self) -> list[_Identity]:
-        found = []
-        for path in self._paths:
-            status = os.lstat(path)
-            found.append((status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
-        return found
+        sources = [path for path in program.files if path.endswith(".py")]
+        if sum(len(program.read_bytes(path)) for path in sources) > _COMPILED_BYTES:
+            sources = ["policy.py"]
+        self._compile_into(str(self.directory), sources)
+        written = time.monotonic()
+        paths = [str(self.directory)]
+        for folder, folders, files in os.walk(self.directory):
+            paths += (os.path.join(folder, name) for name in (*folders, *files))  # noqa: PTH118 (looked at as text)
+        self._identities = list(map(identity, paths))
+        self._paths = paths
+        time.sleep(max(0.0, written + CLOCK_TICK_SECONDS - time.monotonic()))

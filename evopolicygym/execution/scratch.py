@@ -2,20 +2,67 @@
 
 import os
 import stat
+import time
 from pathlib import Path
 
-__all__ = ["make_scratch", "remove_tree"]
+__all__ = ["CLOCK_TICK_SECONDS", "Identity", "Scratch", "identity", "remove_tree"]
+
+# A change within the same tick of the kernel's clock as the making of a file or directory does not show in its
+# ctime. Ticks last 10 ms at most (HZ >= 100).
+CLOCK_TICK_SECONDS = 0.010
+
+Identity = tuple[int, int, int, int, int]
 
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def make_scratch(directory: Path) -> None:
-    """Make a new, empty, private directory; what stands there is removed first."""
-    try:
-        directory.mkdir(mode=0o700)
-    except FileExistsError:
-        remove_tree(directory)
-        directory.mkdir(mode=0o700)
+def identity(path: str | Path) -> Identity:
+    """What tells a file or directory from itself touched: nothing that a process can do sets a ctime.
+
+    An entry that was added to, removed from or renamed in a directory changes the directory.
+    """
+    status = os.lstat(path)
+    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+class Scratch:
+    """The directory that is fresh and empty at the start of every Episode.
+
+    One that an Episode has left untouched is as good as a new one, and kept: making one costs more than all else that
+    is done for it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._identity: Identity | None = None
+        self._settled = False
+
+    def renew(self) -> None:
+        """Have it fresh and empty."""
+        if not self._looks_untouched():
+            self._make()
+        elif not self._settled:
+            # A change in the tick of its making would not show: once more, and let that tick pass.
+            self._make()
+            time.sleep(CLOCK_TICK_SECONDS)
+            self._settled = True
+
+    def remove(self) -> None:
+        """Remove it."""
+        self._identity = None
+        remove_tree(self.directory)
+
+    def _make(self) -> None:
+        self._settled = False
+        remove_tree(self.directory)
+        self.directory.mkdir(mode=0o700)
+        self._identity = identity(self.directory)
+
+    def _looks_untouched(self) -> bool:
+        try:
+            return identity(self.directory) == self._identity
+        except OSError:
+            return False
 
 
 def remove_tree(directory: Path) -> None:

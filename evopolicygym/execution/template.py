@@ -7,7 +7,8 @@ started: if a Policy kills the template, the keeper ends all that is left.
 
 It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a marshalled payload:
 
-    PROGRAM   the context and the names that the Program shadows; no answer
+    COMPILE   write byte code into a fresh copy of a Program; answer: one byte
+    PROGRAM   the directory of the copy, the context, the names that the Program shadows; no answer
     EPISODE   where and with what seed to run; carries two descriptors: observations to read, actions to write;
               the Policy process says READY on the second
     END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output
@@ -29,8 +30,15 @@ import signal
 import struct
 import sys
 
+if __name__ == "__main__":  # started by path: the package may not be on the path, and this file's place must not be
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from evopolicygym.execution import policy_process
+from evopolicygym.process.descendants import become_subreaper, kill_descendants
+
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
+    from types import CodeType
     from typing import NoReturn, TypedDict
 
     from evopolicygym.policy import PolicyContext
@@ -46,7 +54,6 @@ if TYPE_CHECKING:
         """What an EPISODE request says."""
 
         directory: str
-        scratch: str
         policy_seed: int
 
 
@@ -54,27 +61,29 @@ REQUEST = struct.Struct("<IB")  # payload bytes, kind
 STARTED = struct.Struct("<B")  # first thing sent: how many threads the template has (0: not known)
 ANSWER = struct.Struct("<iBBII")  # wait status, ended by itself, survivors, bytes of stdout and of stderr
 
-PROGRAM, EPISODE, END = 1, 2, 3
+PROGRAM, COMPILE, EPISODE, END = 1, 2, 3, 4
+COMPILED = b"C"
 
 # What is kept of each of a Policy's output streams: its last bytes.
 OUTPUT_TAIL_BYTES = 16_384
 
+# What takes longer to compile is compiled in every Episode instead, on the Policy's time.
+_COMPILE_SECONDS = 10.0
+
 _READ_BYTES = 65_536
-_PASSED_DESCRIPTORS = 2
+_ANCILLARY_BYTES = _socket.CMSG_SPACE(4 * 2)
+_CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+
+# The template keeps its own descriptors at or above this number.
+_OWN_DESCRIPTORS = 16
 
 
 def main(argv: list[str]) -> None:
     """Be a template (or, if ``argv`` says so, one spawned Policy process)."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if root not in sys.path:
-        sys.path.append(root)
     if argv[1] == "policy":
-        _be_spawned(int(argv[2]))
-    control = int(argv[1])
+        _be_spawned(*map(int, argv[2:]))
+    control = _moved_away(int(argv[1]))
     settings: Settings = marshal.loads(bytes.fromhex(argv[2]))
-    from evopolicygym.execution import policy_process
-    from evopolicygym.process.descendants import become_subreaper
-
     become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     pid = os.fork()
@@ -85,17 +94,16 @@ def main(argv: list[str]) -> None:
     if settings["core"] is not None:
         os.sched_setaffinity(0, {settings["core"]})
     if settings["fork"]:
+        policy_process.prepare_streams()
         policy_process.preload(settings["preload"])
     gc.collect()
     gc.freeze()  # a collection in a child must not touch, and so copy, the template's pages
     os.write(control, STARTED.pack(_thread_count()))
-    os.set_inheritable(control, False)
     _Template(_socket.socket(fileno=control), settings).serve()
 
 
 def _keep(control: int, template: int) -> NoReturn:
     """Wait for the template; then end whatever it has left behind."""
-    from evopolicygym.process.descendants import kill_descendants
 
     def end(*_: object) -> NoReturn:
         os._exit(1 if kill_descendants() else 0)
@@ -135,6 +143,8 @@ class _Template:
         self._contexts: tuple[bytes, ...] = ()
         self._context: PolicyContext | None = None
         self._shadowed: tuple[str, ...] = ()
+        self._forgotten: list[str] = []
+        self._code: CodeType | None = None
         self._running: _Running | None = None
         self._poller = select.poll()
         self._poller.register(control.fileno(), select.POLLIN)
@@ -161,14 +171,16 @@ class _Template:
             self._start(marshal.loads(payload), descriptors)
         elif kind == END:
             self._end()
+        elif kind == COMPILE:
+            self._compile(*marshal.loads(payload))
+            self._control.sendall(COMPILED)
         else:
-            self._contexts, self._shadowed = marshal.loads(payload)
-            if self._settings["fork"]:
-                from evopolicygym.execution.policy_process import make_context
-
-                self._context = make_context(self._contexts)
-                gc.collect()
-                gc.freeze()
+            directory, self._contexts, self._shadowed = marshal.loads(payload)
+            self._code = policy_process.load_code(directory)
+            self._context = policy_process.make_context(self._contexts)
+            self._forgotten = policy_process.modules_to_forget(self._shadowed)
+            gc.collect()
+            gc.freeze()
 
     def _receive(self) -> tuple[int, bytes, list[int]]:
         descriptors: list[int] = []
@@ -176,7 +188,7 @@ class _Template:
         wanted = REQUEST.size
         while len(data) < wanted:
             chunk, ancillary, _, _ = self._control.recvmsg(
-                min(wanted - len(data), 1024 * 1024), _socket.CMSG_SPACE(4 * _PASSED_DESCRIPTORS)
+                min(wanted - len(data), 1024 * 1024), _ANCILLARY_BYTES, _CLOSE_ON_EXEC
             )
             if not chunk:
                 raise EOFError
@@ -188,19 +200,39 @@ class _Template:
                 wanted += REQUEST.unpack_from(data)[0]
         return REQUEST.unpack_from(data)[1], bytes(data[REQUEST.size :]), descriptors
 
+    def _compile(self, directory: str, paths: list[str]) -> None:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                policy_process.compile_program(directory, paths)
+            finally:
+                os._exit(0)
+        try:
+            descriptor = os.pidfd_open(pid)
+        except (AttributeError, OSError):  # no way to wait with a bound: a compiler is not known to hang
+            os.waitpid(pid, 0)
+            return
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        if not poller.poll(_COMPILE_SECONDS * 1000):
+            os.kill(pid, signal.SIGKILL)
+        os.close(descriptor)
+        os.waitpid(pid, 0)
+
     def _start(self, episode: Episode, channel: list[int]) -> None:
         self._running = _Running(self._poller)
         outputs = self._running.outputs
         if self._settings["fork"]:
+            assert self._context is not None
+            object.__setattr__(self._context, "policy_seed", episode["policy_seed"])
+            policy_process.seed_generators(episode["policy_seed"])
             pid = os.fork()
             if pid == 0:
-                from evopolicygym.execution.policy_process import run_policy_process
-
-                assert self._context is not None
-                run_policy_process(
+                policy_process.run_policy_process(
                     channel=(channel[0], channel[1]),
                     output=outputs,
-                    shadowed=self._shadowed,
+                    forgotten=self._forgotten,
+                    code=self._code,
                     context=self._context,
                     **episode,
                 )
@@ -213,20 +245,12 @@ class _Template:
     def _spawn(self, episode: Episode, channel: list[int], outputs: tuple[int, int]) -> int:
         job = marshal.dumps((episode, self._contexts, self._shadowed, self._settings["preload"]))
         handover = _unnamed_file(job)
+        passed = (*channel, *outputs, handover)
+        for descriptor in passed:
+            os.set_inheritable(descriptor, True)
+        arguments = [sys.executable, "-P", os.path.abspath(__file__), "policy", *map(str, passed)]
         try:
-            # The numbers below 3 and those of the hand-over are rearranged by the new process itself.
-            passed = [*channel, *outputs, handover]
-            actions = [(os.POSIX_SPAWN_DUP2, _raised(descriptor), 3 + at) for at, descriptor in enumerate(passed)]
-            try:
-                return os.posix_spawn(
-                    sys.executable,
-                    [sys.executable, "-P", os.path.abspath(__file__), "policy", str(3 + len(passed) - 1)],
-                    os.environ,
-                    file_actions=actions,
-                )
-            finally:
-                for _, descriptor, _ in actions:
-                    os.close(descriptor)
+            return os.posix_spawn(sys.executable, arguments, os.environ)
         finally:
             os.close(handover)
 
@@ -313,8 +337,6 @@ class _Running:
         return bool(data)
 
     def _kill(self) -> None:
-        from evopolicygym.process.descendants import kill_descendants
-
         os.kill(self._pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
         _, self._status = os.waitpid(self._pid, 0)
         self._ended = True
@@ -336,22 +358,33 @@ def _unnamed_file(content: bytes) -> int:
     return descriptor
 
 
-def _raised(descriptor: int) -> int:
-    """A duplicate above the numbers that a spawned process gets, so that none is overwritten by another."""
+def _moved_away(descriptor: int) -> int:
+    """``descriptor`` under a high number: a channel that is received then gets the numbers that it will have."""
     import fcntl
 
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 16)
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OWN_DESCRIPTORS)
+    os.close(descriptor)
+    return moved
 
 
-def _be_spawned(handover: int) -> NoReturn:
-    """Be the Policy process that a template has spawned."""
-    from evopolicygym.execution import policy_process
-
+def _be_spawned(observations: int, actions: int, stdout: int, stderr: int, handover: int) -> NoReturn:
+    """Be the Policy process that a template has spawned, on the descriptors of these numbers."""
+    for descriptor in (observations, actions):
+        os.set_inheritable(descriptor, False)
     with open(handover, "rb") as file:
         episode, contexts, shadowed, preload = marshal.load(file)
+    policy_process.prepare_streams()
     policy_process.preload(preload)
+    context = policy_process.make_context(contexts)
+    object.__setattr__(context, "policy_seed", episode["policy_seed"])
+    policy_process.seed_generators(episode["policy_seed"])
     policy_process.run_policy_process(
-        channel=(3, 4), output=(5, 6), shadowed=shadowed, context=policy_process.make_context(contexts), **episode
+        channel=(observations, actions),
+        output=(stdout, stderr),
+        forgotten=policy_process.modules_to_forget(shadowed),
+        code=policy_process.load_code(episode["directory"]),
+        context=context,
+        **episode,
     )
 
 

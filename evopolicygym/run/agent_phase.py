@@ -133,9 +133,8 @@ class AgentPhase:
     def _start(self, launch: AgentLaunch) -> Child:
         with ExitStack() as stack:
             stdin = None
-            if launch.stdin is not None:  # a file and no pipe: nothing has to be written while the Agent reads
-                (self._folder / "stdin.txt").write_text(launch.stdin, encoding="utf-8")
-                stdin = stack.enter_context(_opened(self._folder / "stdin.txt", os.O_RDONLY))
+            if launch.task_on_stdin:  # a file and no pipe: nothing has to be written while the Agent reads
+                stdin = stack.enter_context(_opened(self._folder / "instructions.md", os.O_RDONLY))
             new_log = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             stdout = stack.enter_context(_opened(self._folder / "stdout.log", new_log))
             stderr = stack.enter_context(_opened(self._folder / "stderr.log", new_log))

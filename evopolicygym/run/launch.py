@@ -25,14 +25,14 @@ class AgentLaunch:
 
     Args:
         argv: executable and arguments, as they are.
-        stdin: text for standard input; None means an empty one.
+        task_on_stdin: whether the task text is its standard input, which is empty otherwise.
         environment: the whole environment of the process.
         passed_names: names taken from the Host's environment or set for this Agent, which the Record may tell.
         secrets: values, by name, that must not stay in any file of the Record.
     """
 
     argv: tuple[str, ...]
-    stdin: str | None
+    task_on_stdin: bool
     environment: Mapping[str, str] = field(repr=False)
     passed_names: tuple[str, ...]
     secrets: Mapping[str, str] = field(repr=False)
@@ -68,7 +68,7 @@ def plan_launch(
     environment["PATH"] = _search_path(own.get("PATH", host_environment.get("PATH", os.defpath)))
     return AgentLaunch(
         argv=invocation.arguments(task, task_file=task_file),
-        stdin=invocation.standard_input(task),
+        task_on_stdin=invocation.standard_input(task) is not None,
         environment=environment,
         passed_names=tuple(sorted({*ordinary, *proxies, *own, "PATH"})),
         secrets={n: v for n, v in {**proxies, **own}.items() if n != "PATH" and n not in _ORDINARY_NAMES},

@@ -153,12 +153,20 @@ def seed_strength(seed: int) -> str:
 
 
 def package_versions(benchmark: Benchmark) -> dict[str, str]:
-    """Versions of the distributions that the Benchmark comes from and says it needs, by name."""
+    """Versions of the distributions that the Benchmark and its simulator come from, by name.
+
+    An editable installation does not tell which modules it holds; one that is named like its module is found.
+    """
     modules = {type(benchmark).__module__.partition(".")[0], "evopolicygym"}
     modules.update(getattr(benchmark, "simulator_modules", ()))  # such as gymnasium and ale_py
     by_module = metadata.packages_distributions()
-    names = {name for module in modules for name in by_module.get(module, [])}
-    return {name: metadata.version(name) for name in sorted(names)}
+    versions = {}
+    for name in {name for module in modules for name in by_module.get(module, [module])}:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue  # a script of the user's own
+    return dict(sorted(versions.items()))
 
 
 def _submission(submission: SubmissionResult, seconds: Mapping[str, float]) -> dict[str, object]:

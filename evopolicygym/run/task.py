@@ -76,8 +76,8 @@ def _selection_sentence(config: RunConfig) -> str:
     if config.max_candidates == 1:
         return "Name the one Submission that you believe to be the best."
     return (
-        f"Name up to {config.max_candidates} Submissions, the best first; they are then compared on Episodes that "
-        "nobody has seen, and one is selected."
+        f"Name up to {config.max_candidates} Submissions, the best first; they are then compared on\n"
+        "Episodes that nobody has seen, and one is selected."
     )
 
 

@@ -31,7 +31,7 @@ from evopolicygym.spec.names import (
 )
 from evopolicygym.spec.problems import KeyPath, Problem, ProblemsFoundError, did_you_mean, spec_error
 from evopolicygym.spec.record_path import absolute_template, record_directory
-from evopolicygym.spec.source import SpecSource, expand, read_source
+from evopolicygym.spec.source import SpecSource, expand, literal_text, read_source
 
 T = TypeVar("T")
 
@@ -421,17 +421,22 @@ class Spec:
         return os.path.normpath(self.path.parent / text) if text == value else f"{self.path.parent}/{text}"
 
 
-def load_spec(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Spec:
+def load_spec(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, records: Path | None = None) -> Spec:
     """Read and check a run spec; nothing that it names is imported unless there is something to complain about.
 
     Args:
         path: a TOML file.
         overrides: ``"table.key=TOML-value"``, each as after ``--set``.
+        records: directory for the Record if the spec has no ``record_to``; ``runs`` beside the spec if None.
 
     Raises:
         SpecError: everything that is wrong, at once: place, key, value found, what is allowed.
     """
     source = read_source(Path(path), overrides)
+    run_table = source.document.get("run", {})
+    if records is not None and isinstance(run_table, dict) and "record_to" not in run_table:
+        escaped = literal_text(str(records).replace("{", "{{").replace("}", "}}"))
+        source.override(("run", "record_to"), f"{escaped}/{{name}}-{{time}}", "your default directory for Records")
     try:
         document = expand(source, os.environ)
     except ProblemsFoundError as found:

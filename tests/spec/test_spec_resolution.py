@@ -174,3 +174,33 @@ def test_an_evaluation_needs_no_agent_to_be_there(good_spec: str) -> None:
     text = good_spec.replace("spec_toys:ToyAgent", "nowhere:Agent")
     resolved = load_spec(write(text)).resolve_evaluation("my-policy")
     assert resolved.program.file_count == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "body"),
+    [("r:submission-000002", "# 2\n"), ("r:initial", "# 0\n"), ("r", "# 1\n"), ("./r/", "# 1\n")],
+)
+def test_a_program_comes_from_an_earlier_record(
+    good_spec: str, spec_home: Path, tmp_path: Path, source: str, body: str
+) -> None:
+    for number, place in enumerate(("initial", "submissions/submission-000001", "submissions/submission-000002")):
+        program = tmp_path / "r" / place / "program"
+        program.mkdir(parents=True)
+        (program / "policy.py").write_text(f"# {number}\n")
+    (tmp_path / "r" / "run.json").write_text('{"status": "finished", "selected_submission_id": "submission-000001"}')
+    text = good_spec.replace('path = "my-policy"', f'from = "{source}"').partition("[[skills]]")[0]
+    spec = tmp_path / "spec.toml"
+    spec.write_text(text.replace("seed = 42", f'seed = 42\npython_path = ["{spec_home}"]'))
+    assert load_spec(spec).resolve().initial_program.read_bytes("policy.py") == body.encode()
+
+
+def test_a_record_has_no_submission_of_that_name(good_spec: str, spec_home: Path) -> None:
+    record = spec_home / "earlier"
+    (record / "submissions" / "submission-000003" / "program").mkdir(parents=True, exist_ok=True)
+    (record / "run.json").write_text("{}")
+    text = good_spec.replace('path = "my-policy"', 'from = "earlier:submission-000030"')
+    with pytest.raises(SpecError, match='no Submission "submission-000030"; it has submission-000003 to') as caught:
+        load_spec(write(text)).resolve()
+    assert 'Did you mean "submission-000003"?' in str(caught.value)
+    with pytest.raises(SpecError, match="selected no Submission; name one: earlier:submission-000001"):
+        load_spec(write(text.replace(":submission-000030", ""))).resolve()
