@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import evopolicygym
 from evopolicygym.agents import AgentTask, CodingAgent
+from evopolicygym.analysis import run_diagnostics
 from evopolicygym.authoring import Benchmark
 from evopolicygym.errors import BenchmarkError, EvaluationError
 from evopolicygym.evaluation import Evaluator
@@ -141,6 +142,7 @@ class _Life:
         self._clock = AgentClock(self._config.agent_timeout_seconds)
         self._desk = SessionDesk(prepared, writer, evaluator, self._clock.remaining)
         self._limits = _ledger_limits(prepared.config)
+        self._episodes_spent = 0
 
     def live(self) -> RunResult:
         """The whole life, from the first file to the last."""
@@ -149,6 +151,7 @@ class _Life:
             self._journal.subscribe(session)
             phase_end = self._agent_phase(session)
             outcome = self._outcome_of(phase_end, session.state)
+            self._episodes_spent = self._config.episode_budget - self._limits.episodes_remaining(session.state)
         if outcome.candidates:
             try:
                 self._select(outcome)
@@ -340,8 +343,21 @@ class _Life:
                 execution_facts=self._evaluator.facts,
                 ended=datetime.now(UTC),
             )
+            | {"diagnostics": self._diagnostics(outcome)}
         )
         return result
+
+    def _diagnostics(self, outcome: Outcome) -> dict[str, object]:
+        return run_diagnostics(
+            self._prepared.initial_program,
+            self._desk.submissions,
+            episode_budget=self._config.episode_budget,
+            episodes_spent=self._episodes_spent,
+            score_direction=self._prepared.spec.score_direction,
+            selected_submission_id=outcome.selected,
+            validation=outcome.validation,
+            assessment=outcome.assessment,
+        )
 
 
 def _ledger_limits(config: RunConfig) -> LedgerLimits:
