@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from evopolicygym.agents import AgentEvent, AgentUsage, EventReader
@@ -132,11 +131,13 @@ def _block(console: Console, text: str | None, style: str, *, limit: int = _MESS
     lines = text.strip("\n").splitlines()
     shown = lines if len(lines) <= limit else [*lines[: limit - limit // 3], None, *lines[-(limit // 3) :]]
     body = Text(style=style)
-    for line in shown:
+    for shown_line in shown:
         left = len(lines) - len(shown) + 1
-        body.append((f"… {left} more lines" if line is None else inert_line(line, _OUTPUT_WIDTH)) + "\n")
+        body.append((f"… {left} more lines" if shown_line is None else inert_line(shown_line, _OUTPUT_WIDTH)) + "\n")
     body.rstrip()
-    console.print(Padding.indent(body, 2))
+    for line in body.wrap(console, max(20, console.width - 2)):
+        line.rstrip()
+        console.print(Text("  ").append_text(line), soft_wrap=True)
 
 
 def _clock(seconds: float) -> str:
