@@ -208,11 +208,13 @@ def _end_events(record: RunRecord, size: int) -> Iterator[RunEvent]:
         journal.seek(size - _JOURNAL_END_BYTES)
         last = journal.read(_JOURNAL_END_BYTES)
     for line in first.split(b"\n")[:-1] + last.split(b"\n")[1:-1]:
+        if b'"episode_completed"' in line:
+            continue
         try:
             event = event_of_line(line)
         except ValueError:
             continue  # --events and a check of the whole Record name it
-        if not event.name.startswith(("evaluation_", "submission_published", "episode_")):
+        if not event.name.startswith(("evaluation_", "submission_published")):
             yield event
 
 
