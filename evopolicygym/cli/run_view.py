@@ -11,6 +11,9 @@ T = TypeVar("T")
 
 _ERRORS_KEPT = 50
 
+EPISODE_EVENTS = frozenset({"episode_completed", "validation_episode_completed", "assessment_episode_completed"})
+"""The events that may come by the thousand a second."""
+
 
 @dataclass(slots=True)
 class SubmissionRow:
@@ -114,6 +117,11 @@ class RunView:
         handler = _HANDLERS.get(event.name)
         if handler is not None:
             handler(self, event.fields, event)
+
+    def count_episodes(self, number: int) -> None:
+        """Take in so many Episodes of the running Evaluation that ended without a failure."""
+        if self.running is not None:
+            self.running.completed += number
 
     @property
     def maximizes(self) -> bool:
