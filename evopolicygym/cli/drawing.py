@@ -13,7 +13,7 @@ from evopolicygym.cli.consoles import message_console
 
 # Under the interpreter lock a frame stops the work for as long as it takes to draw. So the next one comes no sooner
 # than this many times that cost, and never more often than eyes can follow.
-_REST_PER_COST = 50
+_REST_PER_COST = 70
 _SHORTEST_REST_SECONDS = 0.1
 _LONGEST_REST_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0

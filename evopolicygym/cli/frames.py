@@ -380,9 +380,9 @@ def _diagnostics_facts(diagnostics: Mapping[str, object]) -> list[tuple[str, Tex
             text += f" ({gain:.0%} of the gain)" if isinstance(gain, int | float) else ""
             facts.append(("Trajectory", Text(inert_text(text, 200))))
         gaps = [
-            f"{score_text(curve.get(key))} {words}"
+            f"{_signed(gap)} {words}"
             for key, words in (("validation_gap", "training over Validation"), ("heldout_gap", "best over held-out"))
-            if curve.get(key) is not None
+            if isinstance(gap := curve.get(key), int | float)
         ]
         if gaps:
             facts.append(("Gaps", Text(inert_text(", ".join(gaps), 200))))

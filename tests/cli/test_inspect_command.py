@@ -46,7 +46,7 @@ def test_a_finished_record_is_summed_up(command: Command, records: Path) -> None
         "best 40.00 (submission-000002), initial Program 9.500  ▁██",
         "6 of 10 Episodes, 3 of 10 Submissions",
         "submission-000002 ★         2  40.00  +30.50         1  structural     0.02  selected",
-        "Assessment       47.50 on 10 held-out Episodes; the initial Program had 9.500 in training (5.0×)",
+        "Assessment     47.50 on 10 held-out Episodes; the initial Program had 9.500 in training (5.0×)",
     ):
         assert expected in done.stdout
 
