@@ -32,7 +32,6 @@ from evopolicygym.record import RunObserver
 from evopolicygym.run.console import ConsoleProgress, inert_text
 from evopolicygym.spec import ResolvedRun, Spec, load_spec
 
-UNSAFE_KIND = "unsafe-process"
 _SUMMARY_ROWS = 15
 
 
@@ -51,8 +50,6 @@ def run_spec(
     if as_json and mode == "json":
         complain("--json and --progress json both want standard output; choose one")
         return EXIT_USAGE
-    if mode != "off" and resolved.execution.kind == UNSAFE_KIND:
-        complain('note: "unsafe-process" is not a sandbox: Policies and the Agent run with your rights')
     keeper = ViewKeeper()
     try:
         with _display(mode, resolved.record_to) as display:

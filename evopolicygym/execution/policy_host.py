@@ -157,13 +157,12 @@ class PolicyHost:
             EvaluationError: it cannot be started, for a reason that is not the Policy's.
         """
         running = self._have_template()
-        episode = {"directory": str(self._copy.directory), "policy_seed": policy_seed}
         observations, observations_in = os.pipe()
         actions_out, actions = os.pipe()
         try:
             for descriptor in (observations_in, actions_out):
                 os.set_blocking(descriptor, False)
-            running.request(template.EPISODE, marshal.dumps(episode), (observations, actions))
+            running.request(template.EPISODE, marshal.dumps(policy_seed), (observations, actions))
         except BaseException:
             os.close(observations_in)
             os.close(actions_out)

@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn
 
-__all__ = ["compile_program", "load_code", "make_context", "modules_to_forget", "preload", "prepare_streams", "run_policy_process", "seed_generators"]
+__all__ = [
+    "compile_program",
+    "load_code",
+    "make_context",
+    "make_module",
+    "modules_to_forget",
+    "preload",
+    "prepare_streams",
+    "run_policy_process",
+    "seed_generators",
+]
 
 # The channel's descriptors in the Policy process.
 CHANNEL_IN = 3
@@ -125,6 +135,15 @@ def load_code(directory: str) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+def make_module(directory: str) -> ModuleType:
+    """The module ``policy`` before its code has run."""
+    module = ModuleType("policy")
+    module.__file__ = f"{directory}/policy.py"
+    module.__loader__ = SourceFileLoader("policy", module.__file__)
+    module.__spec__ = ModuleSpec("policy", module.__loader__, origin=module.__file__)
+    return module
+
+
 def run_policy_process(
     *,
     channel: tuple[int, int],
@@ -133,9 +152,9 @@ def run_policy_process(
     forgotten: Iterable[str],
     code: CodeType | None,
     context: PolicyContext,
-    policy_seed: int,
+    module: ModuleType,
 ) -> NoReturn:
-    """Become the Policy process of one Episode; never returns.
+    """Become the Policy process of one Episode; never returns. The global generators are seeded already.
 
     What this function does is done a thousand times over, and in a forked process the first use of anything costs a
     copied page: hence its bareness.
@@ -148,7 +167,7 @@ def run_policy_process(
         forgotten: loaded modules that stand in the way of the Program's own.
         code: of ``policy.py``, if it is known already.
         context: what ``make_policy`` gets.
-        policy_seed: seed of the global generators.
+        module: the module ``policy``, empty.
     """
     try:
         os.setsid()
@@ -159,22 +178,22 @@ def run_policy_process(
             os.dup2(channel[1], CHANNEL_OUT, False)
         os.closerange(CHANNEL_OUT + 1, _DESCRIPTORS_MAX)
         os.chdir(directory)
-        random.seed(policy_seed)  # again: `random` itself reseeds in every forked process
         for name in forgotten:
             del sys.modules[name]
         sys.path.insert(0, directory)
         gc.enable()
+        os.register_at_fork(after_in_child=random.seed)  # see the template
         os.write(CHANNEL_OUT, _READY)
-        _serve(directory, code, context)
+        _serve(directory, code, module, context)
     finally:
         # Whatever happens, the stack of the template below must not be unwound in this process.
         os._exit(70)
 
 
-def _serve(directory: str, code: CodeType | None, context: PolicyContext) -> None:
+def _serve(directory: str, code: CodeType | None, module: ModuleType, context: PolicyContext) -> None:
     """Load the Program, make the Policy, answer until the channel ends."""
     try:
-        act = _load(directory, code, context)
+        act = _load(directory, code, module, context)
         _answer(act)
     except BaseException as error:  # noqa: BLE001 (SystemExit, KeyboardInterrupt: Policy code raised)
         payload = codec.encode(_report(error, directory))
@@ -184,15 +203,12 @@ def _serve(directory: str, code: CodeType | None, context: PolicyContext) -> Non
     os._exit(0)
 
 
-def _load(directory: str, code: CodeType | None, context: PolicyContext) -> Callable[[object], object]:
-    path = f"{directory}/policy.py"
+def _load(
+    directory: str, code: CodeType | None, module: ModuleType, context: PolicyContext
+) -> Callable[[object], object]:
     if code is None:
-        with open(path, "rb") as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-    module = ModuleType("policy")
-    module.__file__ = path
-    module.__loader__ = loader = SourceFileLoader("policy", path)
-    module.__spec__ = ModuleSpec("policy", loader, origin=path)
+        with open(f"{directory}/policy.py", "rb") as file:
+            code = compile(file.read(), file.name, "exec", dont_inherit=True)
     sys.modules["policy"] = module
     exec(code, module.__dict__)
     make_policy = getattr(module, "make_policy", None)

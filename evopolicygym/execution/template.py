@@ -9,8 +9,8 @@ It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a 
 
     COMPILE   write byte code into a fresh copy of a Program; answer: one byte
     PROGRAM   the directory of the copy, the context, the names that the Program shadows; no answer
-    EPISODE   where and with what seed to run; carries two descriptors: observations to read, actions to write;
-              the Policy process says READY on the second
+    EPISODE   the Policy's seed; carries two descriptors: observations to read, actions to write; the Policy
+              process says READY on the second
     END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output
 
 The socket's end ends everything.
@@ -30,15 +30,23 @@ import signal
 import struct
 import sys
 
-if __name__ == "__main__":  # started by path: the package may not be on the path, and this file's place must not be
+if __name__ == "__main__":
+    # Started by path: the package may not be on the path, and this file's own place must not be.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # `random` reseeds itself in every forked process: a tenth of what a fork costs, and here it is seeded anyway. A
+    # Policy process makes up for it, so that its own forks are reseeded.
+    _register_at_fork = os.register_at_fork
+    os.register_at_fork = lambda **_: None
+    import random  # noqa: F401
+
+    os.register_at_fork = _register_at_fork
 
 from evopolicygym.execution import policy_process
 from evopolicygym.process.descendants import become_subreaper, kill_descendants
 
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
-    from types import CodeType
+    from types import CodeType, ModuleType
     from typing import NoReturn, TypedDict
 
     from evopolicygym.policy import PolicyContext
@@ -49,12 +57,6 @@ if TYPE_CHECKING:
         core: int | None  # the CPU to stay on
         fork: bool  # else every Policy process is a new interpreter
         preload: tuple[str, ...]  # third-party modules to import
-
-    class Episode(TypedDict):
-        """What an EPISODE request says."""
-
-        directory: str
-        policy_seed: int
 
 
 REQUEST = struct.Struct("<IB")  # payload bytes, kind
@@ -140,11 +142,13 @@ class _Template:
     def __init__(self, control: _socket.socket, settings: Settings) -> None:
         self._control = control
         self._settings = settings
+        self._directory = ""
         self._contexts: tuple[bytes, ...] = ()
         self._context: PolicyContext | None = None
         self._shadowed: tuple[str, ...] = ()
         self._forgotten: list[str] = []
         self._code: CodeType | None = None
+        self._module: ModuleType | None = None
         self._running: _Running | None = None
         self._poller = select.poll()
         self._poller.register(control.fileno(), select.POLLIN)
@@ -175,8 +179,9 @@ class _Template:
             self._compile(*marshal.loads(payload))
             self._control.sendall(COMPILED)
         else:
-            directory, self._contexts, self._shadowed = marshal.loads(payload)
-            self._code = policy_process.load_code(directory)
+            self._directory, self._contexts, self._shadowed = marshal.loads(payload)
+            self._code = policy_process.load_code(self._directory)
+            self._module = policy_process.make_module(self._directory)
             self._context = policy_process.make_context(self._contexts)
             self._forgotten = policy_process.modules_to_forget(self._shadowed)
             gc.collect()
@@ -219,31 +224,34 @@ class _Template:
         os.close(descriptor)
         os.waitpid(pid, 0)
 
-    def _start(self, episode: Episode, channel: list[int]) -> None:
+    def _start(self, policy_seed: int, channel: list[int]) -> None:
         self._running = _Running(self._poller)
         outputs = self._running.outputs
         if self._settings["fork"]:
             assert self._context is not None
-            object.__setattr__(self._context, "policy_seed", episode["policy_seed"])
-            policy_process.seed_generators(episode["policy_seed"])
+            assert self._module is not None
+            object.__setattr__(self._context, "policy_seed", policy_seed)
+            policy_process.seed_generators(policy_seed)
             pid = os.fork()
             if pid == 0:
                 policy_process.run_policy_process(
                     channel=(channel[0], channel[1]),
                     output=outputs,
+                    directory=self._directory,
                     forgotten=self._forgotten,
                     code=self._code,
                     context=self._context,
-                    **episode,
+                    module=self._module,
                 )
         else:
-            pid = self._spawn(episode, channel, outputs)
+            pid = self._spawn(policy_seed, channel, outputs)
         for descriptor in (*channel, *outputs):
             os.close(descriptor)
         self._running.watch(pid)
 
-    def _spawn(self, episode: Episode, channel: list[int], outputs: tuple[int, int]) -> int:
-        job = marshal.dumps((episode, self._contexts, self._shadowed, self._settings["preload"]))
+    def _spawn(self, policy_seed: int, channel: list[int], outputs: tuple[int, int]) -> int:
+        preload = self._settings["preload"]
+        job = marshal.dumps((self._directory, policy_seed, self._contexts, self._shadowed, preload))
         handover = _unnamed_file(job)
         passed = (*channel, *outputs, handover)
         for descriptor in passed:
@@ -372,19 +380,20 @@ def _be_spawned(observations: int, actions: int, stdout: int, stderr: int, hando
     for descriptor in (observations, actions):
         os.set_inheritable(descriptor, False)
     with open(handover, "rb") as file:
-        episode, contexts, shadowed, preload = marshal.load(file)
+        directory, policy_seed, contexts, shadowed, preload = marshal.load(file)
     policy_process.prepare_streams()
     policy_process.preload(preload)
     context = policy_process.make_context(contexts)
-    object.__setattr__(context, "policy_seed", episode["policy_seed"])
-    policy_process.seed_generators(episode["policy_seed"])
+    object.__setattr__(context, "policy_seed", policy_seed)
+    policy_process.seed_generators(policy_seed)
     policy_process.run_policy_process(
         channel=(observations, actions),
         output=(stdout, stderr),
+        directory=directory,
         forgotten=policy_process.modules_to_forget(shadowed),
-        code=policy_process.load_code(episode["directory"]),
+        code=policy_process.load_code(directory),
         context=context,
-        **episode,
+        module=policy_process.make_module(directory),
     )
 
 

@@ -66,12 +66,13 @@ def plan_launch(
     own = {**inherited, **invocation.environment, **state_environment}
     environment = {**ordinary, **proxies, **own, **session_environment}
     environment["PATH"] = _search_path(own.get("PATH", host_environment.get("PATH", os.defpath)))
+    plain = {"PATH", *_ORDINARY_NAMES, *invocation.plain_names}
     return AgentLaunch(
         argv=invocation.arguments(task, task_file=task_file),
         task_on_stdin=invocation.standard_input(task) is not None,
         environment=environment,
         passed_names=tuple(sorted({*ordinary, *proxies, *own, "PATH"})),
-        secrets={n: v for n, v in {**proxies, **own}.items() if n != "PATH" and n not in _ORDINARY_NAMES},
+        secrets={n: v for n, v in {**proxies, **own}.items() if n not in plain},
     )
 
 

@@ -145,6 +145,8 @@ class _Life:
     def live(self) -> RunResult:
         """The whole life, from the first file to the last."""
         first = self._open_record()
+        if self._evaluator.facts["execution"] == "unsafe-process":
+            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
         with self._open_session() as session:
             self._journal.subscribe(session)
             phase_end = self._agent_phase(session)
