@@ -229,8 +229,8 @@ class PolicyHost:
             self._template.close()
             self._template = None
 
-    def _finish_episode(self, running: _Template) -> PolicyEnd:
-        end = running.end_policy()
+    def _finish_episode(self, running: _Template, *, seems_to_be_ending: bool) -> PolicyEnd:
+        end = running.end_policy(seems_to_be_ending=seems_to_be_ending)
         if end is None:
             self._drop_template()
             end = PolicyEnd(b"", b"", True, "gone together with its template process", True)
@@ -256,7 +256,7 @@ class PolicyEpisode:
         poller = select.poll()
         poller.register(back, select.POLLIN)
         self._poll = poller.poll
-        self._told = False
+        self._hung_up = False
         self._end: PolicyEnd | None = None
 
     def act(self, observation: bytes) -> tuple[PolicyValue, bytes]:
@@ -301,7 +301,7 @@ class PolicyEpisode:
         if self._end is None:
             # The channel is closed last: a Policy process that saw its end would run once more, for nothing.
             try:
-                self._end = self._host._finish_episode(self._template)
+                self._end = self._host._finish_episode(self._template, seems_to_be_ending=self._hung_up)
             finally:
                 self._close_channel()
         return self._end
@@ -384,6 +384,7 @@ class PolicyEpisode:
             if len(buffer) > wanted:
                 raise PolicyFailedError("protocol_error", "the Policy process sent more than one answer")
             if not data:
+                self._hung_up = True
                 raise PolicyFailedError("protocol_error", "")  # told once it is known how the process ended
             self._await_readable(deadline)
             data = os.read(self._back, min(max(wanted - len(buffer), 1) + 1, _LARGE_PIPE_BYTES))
@@ -440,10 +441,11 @@ class _Template:
         except _TemplateLostError:
             raise EvaluationError("the template process ended while it compiled a Program") from None
 
-    def end_policy(self) -> PolicyEnd | None:
+    def end_policy(self, *, seems_to_be_ending: bool) -> PolicyEnd | None:
         """Have the running Policy process ended; None if the template is lost."""
+        payload = b"!" if seems_to_be_ending else b""
         try:
-            self._control.sendall(template.REQUEST.pack(0, template.END))
+            self._control.sendall(template.REQUEST.pack(len(payload), template.END) + payload)
             head = self._receive(template.ANSWER.size, POLICY_END_SECONDS)
             status, by_itself, survivors, stdout_bytes, stderr_bytes = template.ANSWER.unpack(head)
             output = self._receive(stdout_bytes + stderr_bytes, POLICY_END_SECONDS)

@@ -227,7 +227,9 @@ def _answer(act: Callable[[object], object]) -> None:
     decode, encode = codec.decode_trusted, codec.encode
     pack = frames.HEADER.pack
     kind, offset = frames.ACTION, frames.HEADER.size
-    flush_stdout, flush_stderr = sys.stdout.flush, sys.stderr.flush
+    # The streams that the process began with; the Policy may have put others in their place.
+    flush_stdout: Callable[[], None] = sys.__stdout__.flush if sys.__stdout__ else _do_nothing
+    flush_stderr: Callable[[], None] = sys.__stderr__.flush if sys.__stderr__ else _do_nothing
     while data := read(CHANNEL_IN):
         action = act(decode(data, offset))
         try:
@@ -236,13 +238,20 @@ def _answer(act: Callable[[object], object]) -> None:
             return _refuse(_refusal(action, error))
         if len(payload) >= frames.FRAME_MAX_BYTES:
             return _refuse(f"the action takes {len(payload)} bytes; at most {frames.FRAME_MAX_BYTES - 1} can be sent")
-        flush_stdout()
-        flush_stderr()
+        try:
+            flush_stdout()
+            flush_stderr()
+        except Exception:  # noqa: BLE001 (closed by the Policy)
+            flush_stdout = flush_stderr = _do_nothing
         answer = pack(len(payload) + 1, kind) + payload
         written = write(CHANNEL_OUT, answer)
         if written != len(answer):
             frames.write_blocking(CHANNEL_OUT, answer[written:])
     return None
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _refusal(action: object, error: Exception) -> str:
@@ -261,7 +270,8 @@ def _refuse(message: str) -> None:
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         except BaseException:  # noqa: BLE001 (the Policy may have closed or replaced it)
             continue
 

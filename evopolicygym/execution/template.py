@@ -11,7 +11,8 @@ It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a 
     PROGRAM   the directory of the copy, the context, the names that the Program shadows; no answer
     EPISODE   the Policy's seed; carries two descriptors: observations to read, actions to write; the Policy
               process says READY on the second
-    END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output
+    END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output; the
+              payload is not empty if the Policy process seems to be ending already
 
 The socket's end ends everything.
 """
@@ -25,6 +26,7 @@ import array
 import gc
 import marshal
 import os
+import resource
 import select
 import signal
 import struct
@@ -72,6 +74,9 @@ OUTPUT_TAIL_BYTES = 16_384
 # What takes longer to compile is compiled in every Episode instead, on the Policy's time.
 _COMPILE_SECONDS = 10.0
 
+# A dying process closes its descriptors some time before it is dead.
+_LAST_BREATH_SECONDS = 0.1
+
 _READ_BYTES = 65_536
 _ANCILLARY_BYTES = _socket.CMSG_SPACE(4 * 2)
 _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
@@ -93,6 +98,7 @@ def main(argv: list[str]) -> None:
         _keep(control, pid)
     become_subreaper()  # a fork does not inherit it
     _be_first_to_go()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if settings["core"] is not None:
         os.sched_setaffinity(0, {settings["core"]})
     if settings["fork"]:
@@ -174,7 +180,7 @@ class _Template:
         if kind == EPISODE:
             self._start(marshal.loads(payload), descriptors)
         elif kind == END:
-            self._end()
+            self._end(bool(payload))
         elif kind == COMPILE:
             self._compile(*marshal.loads(payload))
             self._control.sendall(COMPILED)
@@ -262,11 +268,13 @@ class _Template:
         finally:
             os.close(handover)
 
-    def _end(self) -> None:
+    def _end(self, seems_to_be_ending: bool) -> None:
         running = self._running
         if running is None:
             raise EOFError  # out of step: nothing sensible can follow
         self._running = None
+        if seems_to_be_ending:
+            running.let_end()
         answer = running.end()
         self._control.sendall(answer)
 
@@ -308,6 +316,13 @@ class _Running:
             self._kill()
         elif not self._read(descriptor):
             self._poller.unregister(descriptor)
+
+    def let_end(self) -> None:
+        """Wait a moment for a process whose descriptors are closed: only then is it known how it ended by itself."""
+        if self._pidfd is not None:
+            poller = select.poll()
+            poller.register(self._pidfd, select.POLLIN)
+            poller.poll(_LAST_BREATH_SECONDS * 1000)
 
     def end(self) -> bytes:
         """End the process and everything below it; the answer to END."""
