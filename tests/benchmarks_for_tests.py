@@ -1,5 +1,6 @@
 """Small Benchmarks for tests of the engine: honest ones, and ones that break in every way."""
 
+import hashlib
 import os
 import random
 import signal
@@ -84,7 +85,15 @@ class _Planned:
     def feedback(self, records: list[EpisodeRecord]) -> Feedback:
         returns = [record.total_reward for record in records if record.policy_failure is None]
         lines = [
-            repr((record.policy_failure, record.initial_observation, [(t.action, t.step) for t in record.transitions]))
+            _digest(
+                repr(
+                    (
+                        record.policy_failure,
+                        record.initial_observation,
+                        [(t.action, t.step) for t in record.transitions],
+                    )
+                )
+            )
             for record in records
         ]
         return Feedback(
@@ -92,6 +101,10 @@ class _Planned:
             content={"failures": [record.policy_failure for record in records], "returns": returns},
             artifacts=(Artifact("trace.txt", "text/plain", "\n".join(lines).encode()),),
         )
+
+
+def _digest(line: str) -> str:
+    return f"{hashlib.sha256(line.encode()).hexdigest()} {line[:4000]}"
 
 
 @dataclass
@@ -222,7 +235,7 @@ class WalkEnvironment:
 
 @dataclass
 class FaultyBenchmark(_Planned):
-    """Breaks at ``where`` ("make", "reset", "step", "close", "feedback") in Episode ``position``, in the way of ``how``."""
+    """Breaks in Episode ``position``, at ``where`` (make, reset, step, close, feedback), in the way of ``how``."""
 
     where: str
     how: str
@@ -249,6 +262,8 @@ class FaultyBenchmark(_Planned):
             raise RuntimeError("the simulator is broken")
         if self.how == "hang":
             time.sleep(600)
+        if self.how == "doze":
+            time.sleep(2.0)
         if self.how == "segfault":
             print("last words of a simulator", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGSEGV)

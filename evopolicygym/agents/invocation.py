@@ -229,6 +229,10 @@ def command_invocation(
     diagnose: Callable[[AgentExit], AgentDiagnosis | None] | None = None,
     prepare_state: Callable[[Path], Mapping[str, str]] | None = None,
     closing_events: Callable[[Path], Iterable[AgentEvent]] | None = None,
+    plain_names: Iterable[str] = (),
+    facts: Mapping[str, str] | None = None,
+    refusal: str | None = None,
+    sandbox_environment: Mapping[str, str] | None = None,
 ) -> AgentInvocation:
     """Make an invocation whose recorded command shows ``@agent/instructions.md`` in place of the task text.
 
@@ -261,6 +265,10 @@ def command_invocation(
         diagnose=diagnose,
         prepare_state=prepare_state,
         closing_events=closing_events,
+        plain_names=tuple(plain_names),
+        facts={} if facts is None else facts,
+        refusal=refusal,
+        sandbox_environment={} if sandbox_environment is None else sandbox_environment,
     )
 
 

@@ -1,5 +1,6 @@
 """Interprets the table of a provider: what is told about its program becomes an invocation."""
 
+import json
 import os
 import re
 import site
@@ -31,6 +32,7 @@ __all__ = [
     "check_count",
     "check_model",
     "check_options",
+    "describe_login",
     "installed_package_version",
     "log_in_of",
     "provider_invocation",
@@ -100,13 +102,14 @@ class Plan:
     Args:
         arguments: Of the program, without its name and the task.
         identity: Who this is, without name and version.
+        task_option: What stands before the task on the command line.
         task_delivery: How the task travels.
         task_substitute: What stands in its place on the command line then.
         instructions: The task in the form that the program wants, if it differs.
         key_name: The program's own variable for the key.
         environment: Values of this start that are no secret.
         new_parser: A parser of its stream.
-        write_state: Writes configuration into the private state directory.
+        write_state: Writes configuration into the private state directory; returns values that may be secret.
         closing_events: Given the state directory, what the stream did not tell.
         refusal: Why it will not start outside a sandbox of ours.
         sandbox_environment: What is set inside one.
@@ -115,13 +118,14 @@ class Plan:
 
     arguments: Sequence[str]
     identity: Mapping[str, IdentityValue]
+    task_option: Sequence[str] = ()
     task_delivery: TaskDelivery
     task_substitute: Sequence[str] = ()
     instructions: str | None = None
     key_name: str
     environment: Mapping[str, str] = field(default_factory=dict)
     new_parser: Callable[[], LineParser]
-    write_state: Callable[[Path], None] | None = None
+    write_state: Callable[[Path], Mapping[str, str]] | None = None
     closing_events: Callable[[Path], Iterable[AgentEvent]] | None = None
     refusal: str | None = None
     sandbox_environment: Mapping[str, str] = field(default_factory=dict)
@@ -251,7 +255,7 @@ def provider_invocation(
     if (Path(executable).parent / "node").is_file():
         fixed["PATH"] = os.pathsep.join([str(Path(executable).parent), environment.get("PATH", os.defpath)])
     return command_invocation(
-        [executable, *plan.arguments, *options.extra_arguments, *_task_arguments(plan, task)],
+        [executable, *plan.arguments, *options.extra_arguments, *plan.task_option, task.instructions],
         task,
         identity=identity,
         instructions=plan.instructions,
@@ -269,11 +273,6 @@ def provider_invocation(
         refusal=plan.refusal,
         sandbox_environment=plan.sandbox_environment,
     )
-
-
-def _task_arguments(plan: Plan, task: AgentTask) -> list[str]:
-    del plan
-    return [task.instructions]
 
 
 def _inherited(provider: Provider, options: ProviderOptions, login: LogIn) -> list[str]:
@@ -299,7 +298,7 @@ def _prepare_state(
     for path in (state, home):
         path.mkdir(mode=0o700)
     if plan.write_state is not None:
-        plan.write_state(state)
+        values |= plan.write_state(state)
     values[provider.login.home_variable] = str(state)
     values["HOME"] = str(home)
     if site.ENABLE_USER_SITE:
@@ -331,6 +330,8 @@ def describe_login(provider: Provider, login: LogIn) -> str:
     """One line on the log-in; never a value."""
     if login.kind in ("key", "token"):
         return f"from the variable {login.source}"
+    if login.kind == "configured":
+        return f"a key in {login.source}"
     if login.kind == "file":
         return f"from the file {login.source}"
     if login.kind == "unknown":
@@ -340,8 +341,6 @@ def describe_login(provider: Provider, login: LogIn) -> str:
 
 def installed_package_version(executable: str, package: str) -> str | None:
     """The version of an npm package that a program belongs to, read from disk; None if that cannot be told."""
-    import json
-
     try:
         start = Path(executable).resolve(strict=True)
     except OSError:

@@ -32,7 +32,9 @@ class FailurePattern:
     advice: str = ""
 
 
-def diagnose_exit(title: str, patterns: Iterable[FailurePattern], stub_advice: str, end: AgentExit) -> AgentDiagnosis | None:
+def diagnose_exit(
+    title: str, patterns: Iterable[FailurePattern], stub_advice: str, end: AgentExit
+) -> AgentDiagnosis | None:
     """Explain an exit.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 __all__ = ["LogIn", "LogInKind", "LogInTable", "find_login", "user_home"]
 
-LogInKind: TypeAlias = Literal["key", "token", "file", "unknown", "none"]
+LogInKind: TypeAlias = Literal["key", "configured", "token", "file", "unknown", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,9 @@ class LogIn:
     """A log-in that was found.
 
     Args:
-        kind: ``"key"``, ``"token"``: from a variable; ``"file"``: from the state directory; ``"unknown"``: there is a
-            state directory and nothing in it that is known as a log-in; ``"none"``: there is nothing.
+        kind: ``"key"``, ``"token"``: from a variable; ``"configured"``: a key in the program's own configuration;
+            ``"file"``: from the state directory; ``"unknown"``: there is a state directory and nothing in it that is
+            known as a log-in; ``"none"``: there is nothing.
         source: Name of the variable, or path of the file; never a value.
         home: The state directory that the program would use by itself.
     """
@@ -55,7 +56,7 @@ class LogIn:
 
         Not with a log-in from a file: its refresh tokens are good for one use, so a copy would log the original out.
         """
-        return self.kind in ("key", "token", "none")
+        return self.kind in ("key", "configured", "token", "none")
 
 
 def find_login(

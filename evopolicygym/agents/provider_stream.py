@@ -1,20 +1,13 @@
 """What the streams of the three coding agents have in common: JSON objects, one a line, and calls that end later."""
 
 import json
-from collections.abc import Iterable
-from typing import Protocol
 
 from evopolicygym.agents.events import AgentEvent
 
-__all__ = ["OpenCalls", "StreamParser", "as_count", "as_mapping", "as_text", "read_object"]
+__all__ = ["OpenCalls", "as_count", "as_mapping", "as_text", "read_object"]
 
 
-class StreamParser(Protocol):
-    """Parses one stream, line by line, and knows at its end what the stream did not tell."""
-
-    def __call__(self, line: str) -> Iterable[AgentEvent]:
-        """The events of one line."""
-        ...
+_ABSURD = 10**12
 
 
 def read_object(line: str) -> dict[str, object]:
@@ -42,8 +35,8 @@ def as_text(value: object) -> str:
 
 
 def as_count(value: object) -> int:
-    """A number of tokens or turns; 0 for anything that is none."""
-    return value if type(value) is int and value >= 0 else 0
+    """A number of tokens or turns; 0 for anything that is none, or is absurd."""
+    return value if type(value) is int and 0 <= value < _ABSURD else 0
 
 
 class OpenCalls:

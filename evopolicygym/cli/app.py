@@ -150,3 +150,18 @@ def schema(debug: Debug = False) -> None:  # noqa: ARG001  # the callback takes 
     from evopolicygym.spec import spec_schema
 
     typer.echo(json.dumps(spec_schema(), indent=2, ensure_ascii=False))
+
+
+@app.command()
+def agents(
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="Try each program that is found: one turn with a scripted model, at no cost."),
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Show which coding agents are found here, and how they are logged in."""
+    from evopolicygym.cli.agents_command import list_agents
+
+    raise typer.Exit(list_agents(probe=probe, as_json=json))

@@ -4,7 +4,7 @@ Runs in a fresh fork of the template (or a freshly spawned interpreter) that has
 Everything that does not belong to this Episode is closed before the Program is loaded.
 """
 
-# ruff: noqa: PTH (importing pathlib costs more than all of this)
+# ruff: noqa: PTH103, PTH116, PTH120 (pathlib costs more to import than all of this)
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _TRACEBACK_CHARACTERS = 20_000
 _FRAMES_MAX = 32
 
 # Descriptors above the channel are closed up to this number; on Linux one system call does it.
-_DESCRIPTORS_MAX = 2**31 - 1 if sys.platform == "linux" else 65_536
+DESCRIPTORS_MAX = 2**31 - 1 if sys.platform == "linux" else 65_536
 
 _READY = frames.frame(frames.READY, b"")
 
@@ -64,8 +64,8 @@ _NEVER_SHADOWED = frozenset({"evopolicygym", "sys", "builtins", "importlib", "os
 
 def make_context(parts: tuple[bytes, bytes, bytes, bytes]) -> PolicyContext:
     """The context of a Benchmark, with seed 0, from its four encoded mappings."""
-    mappings = [codec.decode_trusted(part) for part in parts]
-    return PolicyContext(*mappings, policy_seed=0)  # type: ignore[arg-type]  # encoded from mappings
+    observation_space, action_space, metadata, parameters = map(codec.decode_trusted, parts)
+    return PolicyContext(observation_space, action_space, metadata, parameters, 0)  # type: ignore[arg-type]  # mappings
 
 
 def preload(names: Iterable[str]) -> list[str]:
@@ -173,10 +173,11 @@ def run_policy_process(
         os.setsid()
         os.dup2(output[0], 1)
         os.dup2(output[1], 2)
-        if channel != (CHANNEL_IN, CHANNEL_OUT):
+        if channel[0] != CHANNEL_IN:
             os.dup2(channel[0], CHANNEL_IN, False)
+        if channel[1] != CHANNEL_OUT:
             os.dup2(channel[1], CHANNEL_OUT, False)
-        os.closerange(CHANNEL_OUT + 1, _DESCRIPTORS_MAX)
+        os.closerange(CHANNEL_OUT + 1, DESCRIPTORS_MAX)
         os.chdir(directory)
         for name in forgotten:
             del sys.modules[name]
@@ -185,6 +186,8 @@ def run_policy_process(
         os.register_at_fork(after_in_child=random.seed)  # see the template
         os.write(CHANNEL_OUT, _READY)
         _serve(directory, code, module, context)
+    except BaseException:  # noqa: BLE001 (before READY: a fault of ours or of the machine)
+        os.write(CHANNEL_OUT, traceback.format_exc()[-_MESSAGE_CHARACTERS:].encode())
     finally:
         # Whatever happens, the stack of the template below must not be unwound in this process.
         os._exit(70)
@@ -218,19 +221,22 @@ def _load(
     act = getattr(policy, "act", None)
     if not callable(act):
         raise TypeError(f"make_policy(context) must return an object with a method act, not {type(policy).__name__}")
-    return act  # type: ignore[no-any-return]  # checked to be callable
+    return act
 
 
 def _answer(act: Callable[[object], object]) -> None:
     # Local names, since this loop runs once a step; and what the Policy's code rebinds later does not matter.
-    read, write = frames.read_blocking, os.write
+    read, read_rest, write = os.read, frames.read_rest, os.write
     decode, encode = codec.decode_trusted, codec.encode
     pack = frames.HEADER.pack
-    kind, offset = frames.ACTION, frames.HEADER.size
+    kind, offset, whole, read_bytes = frames.ACTION, frames.HEADER.size, frames.ATOMIC_BYTES, frames.READ_BYTES
     # The streams that the process began with; the Policy may have put others in their place.
     flush_stdout: Callable[[], None] = sys.__stdout__.flush if sys.__stdout__ else _do_nothing
     flush_stderr: Callable[[], None] = sys.__stderr__.flush if sys.__stderr__ else _do_nothing
-    while data := read(CHANNEL_IN):
+    while data := read(CHANNEL_IN, read_bytes):
+        if len(data) >= whole:
+            data = read_rest(CHANNEL_IN, data)
+            read_bytes = max(read_bytes, len(data))  # the next one will come in one piece
         action = act(decode(data, offset))
         try:
             payload = encode(action)  # type: ignore[arg-type]  # this is the check
@@ -276,7 +282,7 @@ def _flush() -> None:
             continue
 
 
-def _report(error: BaseException, directory: str) -> dict[str, codec.PolicyValue]:
+def _report(error: BaseException, directory: str) -> dict[str, object]:
     """What is told of an exception: type, message, the frames inside the Program, the whole traceback."""
     try:
         message = str(error)

@@ -17,12 +17,13 @@ It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a 
 The socket's end ends everything.
 """
 
-# ruff: noqa: PTH (importing pathlib costs more than all of this)
+# ruff: noqa: PTH100, PTH108, PTH120, PTH208 (pathlib costs more to import than all of this)
 
 from __future__ import annotations
 
 import _socket
 import array
+import fcntl
 import gc
 import marshal
 import os
@@ -31,6 +32,7 @@ import select
 import signal
 import struct
 import sys
+import traceback
 
 if __name__ == "__main__":
     # Started by path: the package may not be on the path, and this file's own place must not be.
@@ -89,7 +91,7 @@ def main(argv: list[str]) -> None:
     """Be a template (or, if ``argv`` says so, one spawned Policy process)."""
     if argv[1] == "policy":
         _be_spawned(*map(int, argv[2:]))
-    control = _moved_away(int(argv[1]))
+    control = _alone(int(argv[1]))
     settings: Settings = marshal.loads(bytes.fromhex(argv[2]))
     become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -149,7 +151,7 @@ class _Template:
         self._control = control
         self._settings = settings
         self._directory = ""
-        self._contexts: tuple[bytes, ...] = ()
+        self._contexts = (b"", b"", b"", b"")
         self._context: PolicyContext | None = None
         self._shadowed: tuple[str, ...] = ()
         self._forgotten: list[str] = []
@@ -168,8 +170,10 @@ class _Template:
                         self._serve_one()
                     elif self._running is not None:
                         self._running.attend(descriptor)
-        except EOFError:
-            pass
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            pass  # told to end, or its worker is gone
+        except BaseException:  # noqa: BLE001 (whoever started this process reads it off stderr)
+            traceback.print_exc()
         finally:
             if self._running is not None:
                 self._running.end()
@@ -190,7 +194,6 @@ class _Template:
             self._module = policy_process.make_module(self._directory)
             self._context = policy_process.make_context(self._contexts)
             self._forgotten = policy_process.modules_to_forget(self._shadowed)
-            gc.collect()
             gc.freeze()
 
     def _receive(self) -> tuple[int, bytes, list[int]]:
@@ -381,12 +384,15 @@ def _unnamed_file(content: bytes) -> int:
     return descriptor
 
 
-def _moved_away(descriptor: int) -> int:
-    """``descriptor`` under a high number: a channel that is received then gets the numbers that it will have."""
-    import fcntl
+def _alone(control: int) -> int:
+    """The control socket under a high number, with every other descriptor above the standard ones closed.
 
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OWN_DESCRIPTORS)
-    os.close(descriptor)
+    What else this process was given by mistake must not reach a Policy; and a channel that is received then gets the
+    numbers that it will have.
+    """
+    moved = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, _OWN_DESCRIPTORS)
+    os.closerange(3, moved)
+    os.closerange(moved + 1, policy_process.DESCRIPTORS_MAX)
     return moved
 
 

@@ -265,7 +265,7 @@ class _Life:
     def _unfinished_reason(self, phase_end: PhaseEnd, ledger: LedgerState) -> TerminalReason:
         if phase_end.cause == "timed_out":
             return "agent_timed_out"
-        if phase_end.cause == "not_started" or phase_end.returncode != 0:
+        if phase_end.cause == "not_started" or not phase_end.clean:
             return "agent_failed"
         spent = not self._limits.episodes_remaining(ledger) or not self._limits.submissions_remaining(ledger)
         return "budget_exhausted" if spent else "agent_exited"
