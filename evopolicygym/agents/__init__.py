@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from evopolicygym.agents.claude_code import ClaudeCode
+    from evopolicygym.agents.codex import Codex
     from evopolicygym.agents.command import CommandAgent
     from evopolicygym.agents.events import AgentDiagnosis, AgentEvent, AgentExit, AgentUsage
     from evopolicygym.agents.invocation import (
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
         command_invocation,
         resolve_executable,
     )
+    from evopolicygym.agents.kimi_code import KimiCode
     from evopolicygym.agents.stream import EventReader
     from evopolicygym.agents.tuner import ParameterTuner
 
@@ -22,9 +25,12 @@ __all__ = [
     "AgentInvocation",
     "AgentTask",
     "AgentUsage",
+    "ClaudeCode",
+    "Codex",
     "CodingAgent",
     "CommandAgent",
     "EventReader",
+    "KimiCode",
     "ParameterTuner",
     "command_invocation",
     "resolve_executable",
@@ -38,9 +44,12 @@ _HOMES = {
     "AgentInvocation": "invocation",
     "AgentTask": "invocation",
     "AgentUsage": "events",
+    "ClaudeCode": "claude_code",
+    "Codex": "codex",
     "CodingAgent": "invocation",
     "CommandAgent": "command",
     "EventReader": "stream",
+    "KimiCode": "kimi_code",
     "ParameterTuner": "tuner",
     "command_invocation": "invocation",
     "resolve_executable": "invocation",

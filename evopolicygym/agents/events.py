@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 __all__ = ["AgentDiagnosis", "AgentEndReason", "AgentEvent", "AgentEventKind", "AgentExit", "AgentUsage"]
 
 AgentEventKind: TypeAlias = Literal[
-    "session_start", "message", "reasoning", "tool_call", "usage", "cost", "error", "end"
+    "session_start", "message", "reasoning", "tool_start", "tool_call", "usage", "cost", "error", "end"
 ]
 
 AgentEndReason: TypeAlias = Literal[
@@ -19,9 +19,18 @@ AgentEndReason: TypeAlias = Literal[
     "overloaded",
     "network",
     "invalid_options",
+    "limit_reached",
+    "refused_as_root",
+    "incompatible",
+    "stub",
     "not_started",
 ]
-"""Why an Agent's process ended. The middle four say nothing about the Agent's work: such a Run is worth resuming."""
+"""Why an Agent's process ended.
+
+``usage_limit``, ``authentication``, ``overloaded`` and ``network`` say nothing about the Agent's work: such a Run is
+worth resuming. ``limit_reached`` is a limit that the user set (turns, cost); ``stub`` is a program that does nothing;
+``incompatible`` one that cannot run on what is installed here.
+"""
 
 _TEXT_MAX = 64 * 1024
 """Characters of one text field; what is longer is cut and says so."""
@@ -42,6 +51,7 @@ class AgentEvent:
     | --- | --- |
     | session_start | session_id, model, text |
     | message, reasoning | text |
+    | tool_start | tool, command, call_id: a call that is running; the whole call follows as tool_call |
     | tool_call | tool, command, exit_code, failed, text (what it printed), call_id |
     | usage | turns, input_tokens, cached_tokens, output_tokens: each an *increase* since the last event |
     | cost | cost_usd: an increase too |
@@ -128,7 +138,7 @@ class AgentEvent:
         return line if len(line) <= _ACTION_MAX else line[: _ACTION_MAX - 1] + "…"
 
     def _action_words(self) -> str | None:
-        if self.kind == "tool_call":
+        if self.kind in ("tool_start", "tool_call"):
             if self.command:
                 return f"$ {self.command}"
             return f"uses {self.tool or 'a tool'}"

@@ -89,6 +89,11 @@ class AgentInvocation:
         prepare_state: Called with an empty private directory of this Run before the start; writes there what the Agent
             needs (configuration, log-in) and returns further environment values.
         closing_events: Called with that directory after the Agent is gone, for events that standard output lacks.
+        plain_names: Names of variables whose values are no secret (an address, a directory). The values of all other
+            variables that the Agent is given are taken out of its logs.
+        facts: What a person should know before the start, by topic: which log-in is used, where state is kept.
+        refusal: Why it will not start as it is, outside a sandbox of ours, and what to do; None if it will.
+        sandbox_environment: Values that are set only in a sandbox of ours, in place of the refusal.
 
     Raises:
         TypeError: a field is of the wrong type.
@@ -108,6 +113,10 @@ class AgentInvocation:
     diagnose: Callable[[AgentExit], AgentDiagnosis | None] | None = None
     prepare_state: Callable[[Path], Mapping[str, str]] | None = None
     closing_events: Callable[[Path], Iterable[AgentEvent]] | None = None
+    plain_names: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    refusal: str | None = None
+    sandbox_environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         command = _arguments("command", self.command)
@@ -128,6 +137,10 @@ class AgentInvocation:
         object.__setattr__(self, "inherited_environment", environment_names(self.inherited_environment))
         object.__setattr__(self, "environment", MappingProxyType(environment_values(self.environment)))
         object.__setattr__(self, "task_substitute", _arguments("task_substitute", self.task_substitute))
+        object.__setattr__(self, "plain_names", environment_names(self.plain_names))
+        object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+        sandboxed = MappingProxyType(environment_values(self.sandbox_environment))
+        object.__setattr__(self, "sandbox_environment", sandboxed)
 
     def arguments(self, task: AgentTask, *, task_file: Path) -> tuple[str, ...]:
         """What to execute: the command with the task at its place.
@@ -157,6 +170,15 @@ class AgentInvocation:
                     f" {ARGUMENT_MAX_BYTES:,}; let it take the task from standard input or from a file"
                 )
         return tuple(argv)
+
+    def check_startable(self, *, sandboxed: bool = False) -> None:
+        """See that the Agent will start here.
+
+        Raises:
+            AgentRunError: it will not; the message says why, and what to do.
+        """
+        if self.refusal is not None and not sandboxed:
+            raise AgentRunError(self.refusal)
 
     def standard_input(self, task: AgentTask) -> str | None:
         """What to write to its standard input before closing it; None means an empty one."""
@@ -207,6 +229,10 @@ def command_invocation(
     diagnose: Callable[[AgentExit], AgentDiagnosis | None] | None = None,
     prepare_state: Callable[[Path], Mapping[str, str]] | None = None,
     closing_events: Callable[[Path], Iterable[AgentEvent]] | None = None,
+    plain_names: Iterable[str] = (),
+    facts: Mapping[str, str] | None = None,
+    refusal: str | None = None,
+    sandbox_environment: Mapping[str, str] | None = None,
 ) -> AgentInvocation:
     """Make an invocation whose recorded command shows ``@agent/instructions.md`` in place of the task text.
 
@@ -239,6 +265,10 @@ def command_invocation(
         diagnose=diagnose,
         prepare_state=prepare_state,
         closing_events=closing_events,
+        plain_names=tuple(plain_names),
+        facts={} if facts is None else facts,
+        refusal=refusal,
+        sandbox_environment={} if sandbox_environment is None else sandbox_environment,
     )
 
 

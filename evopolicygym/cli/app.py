@@ -252,3 +252,18 @@ def schema(
 
         found = document_schema(document.value)
     typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+
+
+@app.command()
+def agents(
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="Try each program that is found: one turn with a scripted model, at no cost."),
+    ] = False,
+    json: Json = False,
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Show which coding agents are found here, and how they are logged in."""
+    from evopolicygym.cli.agents_command import list_agents
+
+    raise typer.Exit(list_agents(probe=probe, as_json=json))

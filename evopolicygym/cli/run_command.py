@@ -13,7 +13,8 @@ from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from evopolicygym.agents import AgentTask
+from evopolicygym.agents import AgentInvocation, AgentTask
+from evopolicygym.agents.invocation import RECORDED_TASK
 from evopolicygym.cli.consoles import can_animate, message_console, result_console, show
 from evopolicygym.cli.failures import (
     EXIT_ENDED_OTHERWISE,
@@ -32,9 +33,9 @@ from evopolicygym.cli.run_view import RunView
 from evopolicygym.cli.settings import Settings, load_settings
 from evopolicygym.record import RunObserver
 from evopolicygym.run.console import ConsoleProgress, inert_text
+from evopolicygym.run.task import task_text
 from evopolicygym.spec import ResolvedRun, Spec, load_spec
 
-UNSAFE_KIND = "unsafe-process"
 _SUMMARY_ROWS = 15
 
 
@@ -53,8 +54,6 @@ def run_spec(
     if as_json and mode == "json":
         complain("--json and --progress json both want standard output; choose one")
         return EXIT_USAGE
-    if mode != "off" and resolved.execution.kind == UNSAFE_KIND:
-        complain('note: "unsafe-process" is not a sandbox: Policies and the Agent run with your rights')
     keeper = ViewKeeper()
     try:
         with _display(mode, resolved.record_to) as display:
@@ -80,7 +79,9 @@ def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> N
     """Resolve a spec, see that its Agent can be started, and print the resolved form."""
     spec = _load(path, overrides, record_to, load_settings())
     resolved = spec.resolve()
-    invocation = resolved.agent.build_invocation(AgentTask(instructions="(the task text)"))
+    task = AgentTask(task_text(resolved.benchmark.spec, resolved.config, resolved.skills))
+    invocation = resolved.agent.build_invocation(task)
+    invocation.check_startable()
     document = spec.document()
     sys.stdout.write(tomli_w.dumps(document))
     limits = resolved.config
@@ -88,13 +89,38 @@ def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> N
     for name, value in (
         ("Benchmark", resolved.benchmark.spec.id),
         ("Program", f"{resolved.initial_program.digest}, {resolved.initial_program.file_count} files"),
-        ("Agent", shlex.join(invocation.recorded_command)),
+        ("Agent", _what_would_run(invocation, task)),
+        ("Task", _DELIVERIES[invocation.task_delivery]),
+        ("Environment", _environment_names(invocation)),
+        *invocation.facts.items(),
         ("Budget", f"{limits.episode_budget} Episodes, {limits.max_submissions} Submissions"),
         ("Agent time", duration_text(limits.agent_timeout_seconds)),
         ("Record", path_text(resolved.record_to)),
     ):
         facts.add_row(name, Text(inert_text(value)))
     show(message_console(), Group(facts, Text("Nothing was started.")))
+
+
+_DELIVERIES = {
+    "stdin": f"on standard input, from {RECORDED_TASK[1:]} of the Record",
+    "argument": f"as an argument, shown here as {RECORDED_TASK}",
+    "file": f"in the file {RECORDED_TASK[1:]} of the Record",
+}
+
+
+def _what_would_run(invocation: AgentInvocation, task: AgentTask) -> str:
+    """The arguments as the process would see them, but for the task text."""
+    file = Path(RECORDED_TASK)
+    told = (task.instructions, invocation.instructions)
+    arguments = [
+        RECORDED_TASK if argument in told else argument for argument in invocation.arguments(task, task_file=file)
+    ]
+    return shlex.join(argument.replace(str(file.absolute()), RECORDED_TASK) for argument in arguments)
+
+
+def _environment_names(invocation: AgentInvocation) -> str:
+    passed = [name for name in invocation.inherited_environment if name in os.environ]
+    return ", ".join(sorted({*passed, *invocation.environment})) or "nothing beyond the ordinary"
 
 
 def _load(path: Path, overrides: Sequence[str], record_to: str | None, settings: Settings) -> Spec:

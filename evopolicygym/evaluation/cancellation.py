@@ -2,6 +2,7 @@
 
 import os
 import threading
+from typing import Self
 
 __all__ = ["Cancellation"]
 
@@ -42,7 +43,7 @@ class Cancellation:
                 os.close(self._writer)
                 self._reader = self._writer = -1
 
-    def __enter__(self) -> "Cancellation":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

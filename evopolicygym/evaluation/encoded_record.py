@@ -30,8 +30,12 @@ __all__ = ["EncodedEpisode", "RecordFile", "RecordWriter", "decode_record"]
 
 TERMINATED, TRUNCATED, METRICS = 1, 2, 4
 
-# Rows are written out in pieces of about this many bytes, so that a long image Episode is never held whole.
-_PIECE_BYTES = 1024 * 1024
+# Rows are written out when one is large, or when they are many: a long Episode is never held whole.
+_LARGE_BYTES = 16 * 1024
+_ROWS_MAX = 3 * 4096
+
+# Pieces that one system call writes; it would take 1,024.
+_PIECES_MAX = 16
 
 # Iterating reads this much at once.
 _READ_BYTES = 256 * 1024
@@ -98,39 +102,37 @@ class RecordWriter:
         self._end = 0
         self._offset = 0
         self._initial_bytes = 0
-        self._row_bytes = 0
-        self._held = 0
         self._rows: list[bytes] = []
         self._lengths = array("I")
         self._rewards = array("d")
         self._flags = bytearray()
 
-    def begin(self, initial_observation: bytes) -> None:
-        """Begin an Episode; one that was begun before and not finished is forgotten."""
+    def begin(self, observation: bytes, tensor_data: bytes) -> None:
+        """Begin an Episode with its first observation; one that was begun before and not finished is forgotten."""
         self._offset = self._end
-        self._initial_bytes = self._held = len(initial_observation)
-        self._row_bytes = 0
-        self._rows = [initial_observation]
+        self._initial_bytes = len(observation) + len(tensor_data)
+        self._rows = [observation, tensor_data]
+        self._write_out()
         self._lengths = array("I")
         self._rewards = array("d")
         self._flags = bytearray()
 
-    def add(self, action: bytes, observation: bytes, step: Step) -> None:
-        """Add one step, whose action and observation are encoded already."""
-        flags = (TERMINATED if step.terminated else 0) | (TRUNCATED if step.truncated else 0)
+    def add(self, action: bytes, observation: bytes, tensor_data: bytes, step: Step) -> None:
+        """Add one step, whose action and observation (in two parts) are encoded already."""
         if step.metrics is None:
-            self._rows += (action, observation)
-            self._lengths.extend((len(action), len(observation), 0))
-            self._held += len(action) + len(observation)
+            metrics, flags = b"", step.terminated + 2 * step.truncated
         else:
-            metrics = encode_trusted(dict(step.metrics))
-            flags |= METRICS
-            self._rows += (action, observation, metrics)
-            self._lengths.extend((len(action), len(observation), len(metrics)))
-            self._held += len(action) + len(observation) + len(metrics)
-        self._rewards.append(step.reward)
+            metrics, flags = encode_trusted(dict(step.metrics)), step.terminated + 2 * step.truncated + METRICS
         self._flags.append(flags)
-        if self._held >= _PIECE_BYTES:
+        self._rewards.append(step.reward)
+        rows = self._rows
+        rows.append(action)
+        rows.append(observation)
+        if tensor_data:
+            rows.append(tensor_data)
+        rows.append(metrics)
+        self._lengths.extend((len(action), len(observation) + len(tensor_data), len(metrics)))
+        if tensor_data or len(rows) > _ROWS_MAX or len(observation) > _LARGE_BYTES:
             self._write_out()
 
     @property
@@ -145,20 +147,24 @@ class RecordWriter:
 
     def finish(self) -> EncodedEpisode:
         """End the Episode; where its record lies."""
-        rows_end = self._end + self._held
+        self._write_out()
+        row_bytes = self._end - self._offset - self._initial_bytes
         self._rows += (self._lengths.tobytes(), self._rewards.tobytes(), bytes(self._flags))
         self._write_out()
-        row_bytes = rows_end - self._offset - self._initial_bytes
         return EncodedEpisode(self._offset, self._initial_bytes, row_bytes, len(self._flags))
 
     def _write_out(self) -> None:
-        data = memoryview(b"".join(self._rows))
-        self._rows.clear()
-        self._held = 0
-        while data:
-            written = os.pwrite(self._descriptor, data, self._end)
+        # A few large pieces go as they are; many small ones are cheaper joined first.
+        pieces = self._rows if len(self._rows) <= _PIECES_MAX else [b"".join(self._rows)]
+        size = sum(map(len, pieces))
+        written = os.pwritev(self._descriptor, pieces, self._end)
+        rest = memoryview(b"" if written == size else b"".join(pieces))[written:]
+        self._end += written
+        while rest:
+            written = os.pwrite(self._descriptor, rest, self._end)
             self._end += written
-            data = data[written:]
+            rest = rest[written:]
+        self._rows.clear()
 
 
 def decode_record(

@@ -7,9 +7,9 @@ import reprlib
 import sys
 import time
 import traceback
-from collections.abc import MutableSequence
 from dataclasses import dataclass
 from math import fsum
+from typing import TypeAlias
 
 from evopolicygym.authoring import Benchmark, BenchmarkSpec, Environment, InvalidAction, Step
 from evopolicygym.authoring.interfaces import missing_members
@@ -17,16 +17,23 @@ from evopolicygym.errors import EvaluationError
 from evopolicygym.evaluation.encoded_record import EncodedEpisode, RecordWriter
 from evopolicygym.evaluation.outcome import EpisodeCompleted, EpisodeDiagnostics
 from evopolicygym.evaluation.plan import PlannedEpisode
-from evopolicygym.execution.codec import encode_trusted
-from evopolicygym.execution.policy_host import PolicyEnd, PolicyEpisode, PolicyFailedError, PolicyHost
+from evopolicygym.execution.codec import encode_in_parts, encode_trusted
+from evopolicygym.execution.policy_host import (
+    FailureReport,
+    PolicyEnd,
+    PolicyEpisode,
+    PolicyFailedError,
+    PolicyHost,
+    StoppedError,
+)
 from evopolicygym.policy import copy_policy_value, type_name
 from evopolicygym.results import EpisodeSummary
 
-__all__ = ["EnvironmentClock", "EpisodeRunner", "FinishedEpisode", "StoppedError", "encode_context"]
+__all__ = ["EnvironmentClock", "EpisodeRunner", "FinishedEpisode", "encode_context"]
 
 # When the Environment call that is running now began (time.monotonic()); 0 while none is. One element, shared with
 # whoever watches over it.
-EnvironmentClock = MutableSequence[float]
+EnvironmentClock: TypeAlias = "memoryview[float] | list[float]"
 
 # Shares of the 64 KiB that the diagnostics of one Episode may take, in bytes.
 _MESSAGE_BYTES = 4_000
@@ -98,25 +105,27 @@ class EpisodeRunner:
             EvaluationError: something trusted failed.
             StoppedError: :meth:`stop` was called.
         """
+        if self._stopping:
+            raise StoppedError
         began = time.monotonic()
         environment = self.make_environment(planned) if made is None else made
-        failure: PolicyFailedError | None = None
+        failure: FailureReport | None = None
         end: PolicyEnd | None = None
         try:
-            observation = self._reset(environment)
-            records.begin(observation)
+            observation, tensor_data = self._reset(environment)
+            records.begin(observation, tensor_data)
             policy = self._policies.open_episode(planned.policy_seed, seconds=self._seconds)
             try:
-                self._loop(environment, policy, observation, records)
+                self._loop(environment, policy, observation, tensor_data, records)
             except PolicyFailedError as error:
-                failure = error
+                failure = error.report
             finally:
                 end = policy.close()
         finally:
             # An error on its way out is the first one and the one to be told.
             self._close(environment, already_failing=sys.exc_info()[1] is not None)
         if end.template_lost:
-            failure = PolicyFailedError("protocol_error", "the Policy killed or stopped the process that serves it")
+            failure = FailureReport("protocol_error", "the Policy killed or stopped the process that serves it")
         summary = _summary(records, failure)
         completed = EpisodeCompleted(position, summary, time.monotonic() - began, _diagnostics(failure, end))
         return FinishedEpisode(completed, records.finish())
@@ -152,7 +161,7 @@ class EpisodeRunner:
             )
         return environment
 
-    def _reset(self, environment: Environment) -> bytes:
+    def _reset(self, environment: Environment) -> tuple[bytes, bytes]:
         self._clock[0] = time.monotonic()
         try:
             observation = environment.reset()
@@ -161,31 +170,38 @@ class EpisodeRunner:
         finally:
             self._clock[0] = 0.0
         try:
-            return encode_trusted(copy_policy_value(observation))
+            return encode_in_parts(copy_policy_value(observation))
         except (TypeError, ValueError) as error:
             raise EvaluationError(f"{self._spec.id}: reset() must return a PolicyValue: {error}") from error
 
-    def _loop(self, environment: Environment, policy: PolicyEpisode, observation: bytes, records: RecordWriter) -> None:
+    def _loop(
+        self,
+        environment: Environment,
+        policy: PolicyEpisode,
+        observation: bytes,
+        tensor_data: bytes,
+        records: RecordWriter,
+    ) -> None:
         # Local names: this loop is what an Episode's time is spent in.
         act, step_environment, add = policy.act, environment.step, records.add
         clock, monotonic = self._clock, time.monotonic
         for _ in range(self._spec.max_episode_steps):
-            action, encoded_action = act(observation)
+            action, encoded_action = act(observation, tensor_data)
             if self._stopping:
                 raise StoppedError
             clock[0] = monotonic()
             try:
                 step = step_environment(action)
             except InvalidAction as error:
-                raise PolicyFailedError("invalid_action", _invalid_action_message(action)) from error
+                raise PolicyFailedError(FailureReport("invalid_action", _invalid_action_message(action))) from error
             except Exception as error:
                 raise self._fault("step()", error) from error
             finally:
                 clock[0] = 0.0
             if type(step) is not Step:
                 raise EvaluationError(f"{self._spec.id}: step() must return a Step, not {type_name(step)}")
-            observation = encode_trusted(step.observation)
-            add(encoded_action, observation, step)
+            observation, tensor_data = encode_in_parts(step.observation)
+            add(encoded_action, observation, tensor_data, step)
             if step.terminated or step.truncated:
                 return
         raise EvaluationError(
@@ -210,10 +226,6 @@ class EpisodeRunner:
         return fault
 
 
-class StoppedError(Exception):
-    """The Episode was told to stop."""
-
-
 def encode_context(spec: BenchmarkSpec) -> tuple[bytes, bytes, bytes, bytes]:
     """What a Policy is told of a Benchmark, encoded for a PolicyHost."""
     return (
@@ -231,13 +243,13 @@ def _seed_globals(seed: int) -> None:
         numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
 
 
-def _summary(records: RecordWriter, failure: PolicyFailedError | None) -> EpisodeSummary:
+def _summary(records: RecordWriter, failure: FailureReport | None) -> EpisodeSummary:
     if failure is not None:
         return EpisodeSummary("policy_failed", None, records.steps, failure.failure)
     return EpisodeSummary("completed", fsum(records.rewards), records.steps)
 
 
-def _diagnostics(failure: PolicyFailedError | None, end: PolicyEnd) -> EpisodeDiagnostics:
+def _diagnostics(failure: FailureReport | None, end: PolicyEnd) -> EpisodeDiagnostics:
     stdout, stderr = _text(end.stdout), _text(end.stderr)
     if failure is None:
         return EpisodeDiagnostics(stdout=stdout, stderr=stderr)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 from evopolicygym.artifacts import Feedback
 from evopolicygym.authoring import Benchmark, EpisodeRecord
@@ -157,7 +157,7 @@ class Evaluator:
                 self._supervisor.close()
             remove_tree(self._root)
 
-    def __enter__(self) -> Evaluator:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -217,8 +217,8 @@ class Evaluator:
         self._in_host = True
         if self._on_notice is not None:
             self._on_notice(
-                f"{self._spec.id} is stepped in the Host process, one Episode at a time, not in {self._workers} workers: "
-                f'{why}. A Benchmark that is meant to be so says environment_process = "host".'
+                f"{self._spec.id} is stepped in the Host process, one Episode at a time, and not in "
+                f'{self._workers} workers: {why}. A Benchmark that is meant to be so says environment_process = "host".'
             )
 
     def _worker_pool(self) -> WorkerPool:

@@ -38,6 +38,7 @@ _WATCH_SECONDS = 0.25
 
 # After cancellation: until the running step has come back and the Policy process is gone.
 _STOP_SECONDS = 5.0
+_STOP_LOOK_SECONDS = 0.02
 
 _Job = tuple[Program, Sequence[PlannedEpisode], RecordFile]
 _Notice = FinishedEpisode | BaseException | None  # None: all are done
@@ -72,7 +73,9 @@ class HostStepping:
         self._clock = [0.0]
         self._claim: CoreClaim | None = claim_core()
         core = None if self._claim is None else self._claim.core
-        self._policies = PolicyHost(launch, root, _SupervisedStarter(supervisor, root), core=core)
+        self._starter = _SupervisedStarter(supervisor, root)
+        self._stop_reader, self._stop_writer = os.pipe()
+        self._policies = PolicyHost(launch, root, self._starter, core=core, stop=self._stop_reader)
         self._runner = EpisodeRunner(
             benchmark, spec, self._policies, self._clock, episode_timeout_seconds=episode_timeout_seconds
         )
@@ -81,6 +84,8 @@ class HostStepping:
         self._notices: deque[_Notice] = deque()
         self._wake_reader, self._wake_writer = os.pipe()
         self._abandoned = False
+        self._closing = threading.Lock()
+        self._closed_by_thread = False
         self._thread = threading.Thread(target=self._serve, name="evopolicygym-environments", daemon=True)
         self._thread.start()
 
@@ -120,18 +125,26 @@ class HostStepping:
                         raise notice
                     on_finished(notice, file)
         except BaseException as error:
-            self._stop(already_over=error)
+            self._stop(error)
             raise
 
     def close(self) -> None:
         """End the thread, the template and its files."""
         self._jobs.put(None)
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(0 if self._abandoned else _STOP_SECONDS)
         if self._claim is not None:
             self._claim.release()
-        if not self._thread.is_alive():
-            os.close(self._wake_reader)
-            os.close(self._wake_writer)
+        with self._closing:
+            if self._thread.is_alive():
+                # Left behind in an Environment's call; should it ever come back, it cleans up itself.
+                self._closed_by_thread = True
+                self._starter.end_all()
+                return
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        for descriptor in (self._wake_reader, self._wake_writer, self._stop_reader, self._stop_writer):
+            os.close(descriptor)
 
     def _wait(self, cancellation: Cancellation | None) -> None:
         poller = select.poll()
@@ -148,30 +161,32 @@ class HostStepping:
             if began and self._limit is not None and time.monotonic() - began > self._limit:
                 self._abandoned = True
                 raise EvaluationError(
-                    f"{self._spec.id}: a call of the Environment did not return within {self._limit:g} s; the Episode's "
-                    "thread is left behind"
+                    f"{self._spec.id}: a call of the Environment did not return within {self._limit:g} s; "
+                    "the Episode's thread is left behind"
                 )
 
-    def _stop(self, already_over: BaseException) -> None:
-        """Have the thread drop its job, and wait for it."""
+    def _stop(self, error: BaseException) -> None:
+        """Have the thread drop its job, and wait for that."""
+        over = isinstance(error, EvaluationError) and not self._abandoned
         self._runner.stop()
+        os.write(self._stop_writer, b"\0")
         deadline = time.monotonic() + _STOP_SECONDS
-        over = isinstance(already_over, EvaluationError) and not self._abandoned
         while not over and not self._abandoned:
             while self._notices:
                 notice = self._notices.popleft()
                 over = over or notice is None or isinstance(notice, BaseException)
-            if not over and time.monotonic() > deadline:
-                self._abandoned = True
-            elif not over:
-                select.select([self._wake_reader], [], [], 0.05)
+            if not over:
+                self._abandoned = time.monotonic() > deadline
+                select.select([self._wake_reader], [], [], _STOP_LOOK_SECONDS)
+        if not self._abandoned:
+            os.read(self._stop_reader, 1)
+            self._runner.resume()
         self._notices.clear()
 
     def _serve(self) -> None:
         if self._claim is not None:
             self._claim.pin_thread()
         while (job := self._jobs.get()) is not None:
-            self._runner.resume()
             with _global_generators_restored():
                 try:
                     self._run(job)
@@ -180,6 +195,10 @@ class HostStepping:
                     self._tell(error)
             del job
         self._policies.close()
+        with self._closing:
+            if self._closed_by_thread:
+                self._notices.clear()  # an error in it refers to all that its Episode had open
+                self._close_descriptors()
 
     def _run(self, job: _Job) -> None:
         program, plan, file = job
@@ -213,11 +232,18 @@ class _SupervisedStarter:
     def __init__(self, supervisor: Supervisor, root: Path) -> None:
         self._supervisor = supervisor
         self._root = root
+        self._started: list[Child] = []
+
+    def end_all(self) -> None:
+        """End all that were started, whatever they do."""
+        for child in self._started:
+            child.close()
 
     def __call__(self, argv: list[str], env: Mapping[str, str], control: int) -> _SupervisedTemplate:
-        return _SupervisedTemplate(
-            self._supervisor.start(argv, env=env, cwd=self._root, stderr=2, pass_fds={CONTROL_DESCRIPTOR: control})
-        )
+        child = self._supervisor.start(argv, env=env, cwd=self._root, stderr=2, pass_fds={CONTROL_DESCRIPTOR: control})
+        self._started = [known for known in self._started if known.returncode is None]
+        self._started.append(child)
+        return _SupervisedTemplate(child)
 
 
 class _SupervisedTemplate:

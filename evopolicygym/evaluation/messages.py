@@ -11,6 +11,7 @@ The socket's end tells a worker to end.
 """
 
 import array
+import os
 import pickle
 import socket
 import struct
@@ -83,6 +84,8 @@ class MessageReader:
         for level, kind, content in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 self._descriptors += array.array("i", content)
+        for descriptor in self._descriptors:
+            os.set_inheritable(descriptor, False)  # the peer's private files are no business of its children
         self._buffer += data
         return bool(data)
 

@@ -70,6 +70,7 @@ class _Worker:
         self._reader = messages.MessageReader(host)
         self._clock = memoryview(mmap.mmap(CLOCK_DESCRIPTOR, mmap.PAGESIZE)).cast("d")
         os.close(CLOCK_DESCRIPTOR)
+        os.set_inheritable(SETUP_DESCRIPTOR, False)
         with open(SETUP_DESCRIPTOR, "rb") as file:
             self._setup: messages.Setup = pickle.load(file)
         self._claim = claim_core()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from evopolicygym.policy import PolicyValue
 
-__all__ = ["MalformedValueError", "decode", "decode_trusted", "encode", "encode_trusted"]
+__all__ = ["MalformedValueError", "decode", "decode_trusted", "encode", "encode_in_parts", "encode_trusted"]
 
 _DTYPES = tuple(DTYPE_BYTES)
 _DTYPE_CODES = {name: code for code, name in enumerate(_DTYPES)}
@@ -56,6 +56,8 @@ _DICT, _TENSOR, _MARSHALLED = b"mxM"
 _FLOATS = {float}
 _INTS = {int}
 
+_SMALL_BYTES = 4096
+
 # Version 2 writes no back references, so that equal values give equal bytes.
 _MARSHAL_VERSION = 2
 
@@ -64,8 +66,11 @@ class MalformedValueError(ValueError):
     """The bytes are no encoded Policy value."""
 
 
-def encode(value: PolicyValue) -> bytes:
+def encode(value: Any) -> bytes:
     """Encode an exact Policy value, checking it as `copy_policy_value` does.
+
+    Args:
+        value: anything; what it is, is told apart here.
 
     Raises:
         TypeError: a value, or a dict key, of another type.
@@ -87,12 +92,19 @@ def encode_trusted(value: PolicyValue) -> bytes:
     """Encode a value that is known to be an exact Policy value, for `decode_trusted`."""
     if type(value) is not TensorValue:
         try:
-            return b"M" + marshal.dumps(value, _MARSHAL_VERSION)
+            return b"M" + marshal.dumps(value, _MARSHAL_VERSION)  # type: ignore[arg-type]  # tensors raise
         except ValueError:  # a tensor somewhere inside
             pass
     parts: list[bytes] = []
     _encode_into(parts, value, 0)
     return b"".join(parts)
+
+
+def encode_in_parts(value: PolicyValue) -> tuple[bytes, bytes]:
+    """What `encode_trusted` gives, in two parts; the second is a large tensor's own data, not copied, or empty."""
+    if type(value) is TensorValue and len(value.data) >= _SMALL_BYTES:
+        return _tensor_head(value), value.data
+    return encode_trusted(value), b""
 
 
 def decode(data: bytes, start: int = 0) -> PolicyValue:
@@ -119,7 +131,8 @@ def decode(data: bytes, start: int = 0) -> PolicyValue:
 def decode_trusted(data: bytes, start: int = 0) -> PolicyValue:
     """Decode bytes that one of our own processes wrote with `encode_trusted` (or `encode`)."""
     if data[start] == _MARSHALLED:
-        return marshal.loads(memoryview(data)[start + 1 :])  # type: ignore[no-any-return]  # as it was encoded
+        # A small copy costs less than a view.
+        return marshal.loads(data[start + 1 :] if len(data) < _SMALL_BYTES else memoryview(data)[start + 1 :])  # type: ignore[no-any-return]  # as it was encoded
     return _decode_at(data, start, 0, True)[0]
 
 
@@ -188,11 +201,15 @@ def _encode_items(parts: list[bytes], value: list[Any] | tuple[Any, ...], depth:
 
 
 def _encode_tensor(parts: list[bytes], tensor: TensorValue) -> None:
+    parts.append(_tensor_head(tensor))
+    parts.append(tensor.data)
+
+
+def _tensor_head(tensor: TensorValue) -> bytes:
     rank = len(tensor.shape)
     if rank > _RANK_MAX:
         raise ValueError(f"a tensor of {rank} dimensions; at most {_RANK_MAX} can be sent")
-    parts.append(struct.pack(f"<cBB{rank}Q", b"x", _DTYPE_CODES[tensor.dtype], rank, *tensor.shape))
-    parts.append(tensor.data)
+    return struct.pack(f"<cBB{rank}Q", b"x", _DTYPE_CODES[tensor.dtype], rank, *tensor.shape)
 
 
 def _decode_at(data: bytes, at: int, depth: int, trusted: bool) -> tuple[PolicyValue, int]:
@@ -205,13 +222,13 @@ def _decode_at(data: bytes, at: int, depth: int, trusted: bool) -> tuple[PolicyV
         if not isfinite(number):
             raise MalformedValueError(f"a float must be finite, found {number!r}")
         return number, at + 8
-    if tag == _FLOAT_LIST or tag == _FLOAT_TUPLE:
+    if tag in (_FLOAT_LIST, _FLOAT_TUPLE):
         (count,) = _U32.unpack_from(data, at)
         floats = struct.unpack_from(f"<{_fitting(data, at + 4, count, 8)}d", data, at + 4)
         if not isfinite(sum(floats)) and not all(map(isfinite, floats)):
             raise MalformedValueError("a float must be finite")
         return (list(floats) if tag == _FLOAT_LIST else floats), at + 4 + 8 * count
-    if tag == _INT_LIST or tag == _INT_TUPLE:
+    if tag in (_INT_LIST, _INT_TUPLE):
         (count,) = _U32.unpack_from(data, at)
         ints = struct.unpack_from(f"<{_fitting(data, at + 4, count, 8)}q", data, at + 4)
         return (list(ints) if tag == _INT_LIST else ints), at + 4 + 8 * count
@@ -234,7 +251,7 @@ def _decode_at(data: bytes, at: int, depth: int, trusted: bool) -> tuple[PolicyV
         return data[at + 4 : end], end
     if tag == _TENSOR:
         return _tensor(data, at, trusted)
-    if tag == _LIST or tag == _TUPLE or tag == _DICT:
+    if tag in (_LIST, _TUPLE, _DICT):
         if depth >= VALUE_MAX_DEPTH:
             raise MalformedValueError(f"nested deeper than {VALUE_MAX_DEPTH} levels")
         if tag == _DICT:

@@ -11,7 +11,20 @@ import struct
 
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 
-__all__ = ["ACTION", "FAILED", "FRAME_MAX_BYTES", "HEADER", "OBSERVATION", "READY", "REFUSED", "frame", "read_blocking"]
+__all__ = [
+    "ACTION",
+    "ATOMIC_BYTES",
+    "FAILED",
+    "FRAME_MAX_BYTES",
+    "HEADER",
+    "OBSERVATION",
+    "READY",
+    "READ_BYTES",
+    "REFUSED",
+    "frame",
+    "read_rest",
+    "write_blocking",
+]
 
 FRAME_MAX_BYTES = 16 * 1024 * 1024
 
@@ -25,7 +38,11 @@ FAILED = 4  # Policy code raised; the payload is the encoded report
 REFUSED = 5  # Policy code returned something that is no Policy value; the payload says what
 
 HEADER = struct.Struct("<IB")  # the length counts the kind byte and the payload
-_READ_BYTES = 65_536  # the default capacity of a pipe
+
+READ_BYTES = 65_536  # the default capacity of a pipe
+
+# A pipe takes less than a page in one piece (POSIX: PIPE_BUF, on Linux 4,096), and gives it back in one piece.
+ATOMIC_BYTES = 512
 
 
 def frame(kind: int, payload: bytes) -> bytes:
@@ -33,19 +50,20 @@ def frame(kind: int, payload: bytes) -> bytes:
     return HEADER.pack(len(payload) + 1, kind) + payload
 
 
-def read_blocking(descriptor: int) -> bytes:
-    """Read the next frame, header included, from a trusted writer; empty at the end of the stream."""
-    data = os.read(descriptor, _READ_BYTES)
-    if len(data) >= 4 and int.from_bytes(data[:4], "little") + 4 == len(data):
-        return data  # nearly always: it came whole
-    buffer = bytearray(data)
-    while data:
-        if len(buffer) >= 4 and len(buffer) >= int.from_bytes(buffer[:4], "little") + 4:
-            return bytes(buffer)
-        wanted = int.from_bytes(buffer[:4], "little") + 4 - len(buffer) if len(buffer) >= 4 else _READ_BYTES
-        data = os.read(descriptor, min(wanted, 1024 * 1024))
-        buffer += data
-    return b""
+def read_rest(descriptor: int, data: bytes) -> bytes:
+    """The whole frame, header included, of which a trusted writer's first ``data`` were read; b"" if it breaks off."""
+    end = int.from_bytes(data[:4], "little") + 4
+    if len(data) == end:
+        return data
+    parts = [data]
+    missing = end - len(data)
+    while missing:
+        part = os.read(descriptor, missing)
+        if not part:
+            return b""
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
 
 
 def write_blocking(descriptor: int, data: bytes) -> None:

@@ -42,7 +42,7 @@ class PolicyLaunch:
 
     fork: bool = True
 
-    def command(self, *, root: Path, core: int | None, preload: tuple[str, ...]) -> list[str]:
+    def command(self, *, root: Path, core: int | None, preload: tuple[str, ...]) -> list[str]:  # noqa: ARG002 (for what derives from it)
         """The argv of a template.
 
         Args:
@@ -55,7 +55,7 @@ class PolicyLaunch:
         return [sys.executable, "-P", str(template), str(CONTROL_DESCRIPTOR), marshal.dumps(settings).hex()]
 
     def environment(self, *, root: Path) -> dict[str, str]:
-        """The whole environment of a template, and so of its Policy processes until the Episode's own values are set."""
+        """The whole environment of a template, and so of its Policy processes."""
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         return {
             **inherited,

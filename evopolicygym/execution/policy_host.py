@@ -8,6 +8,7 @@ import marshal
 import os
 import select
 import socket
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,12 +21,22 @@ from evopolicygym.execution.launch import PolicyLaunch
 from evopolicygym.execution.preload import modules_to_preload, shadowed_names
 from evopolicygym.execution.program_copy import ProgramCopy
 from evopolicygym.execution.scratch import Scratch
+from evopolicygym.execution.ticks import hiding_seconds
 from evopolicygym.policy import PolicyValue
 from evopolicygym.process import describe_returncode
 from evopolicygym.program import Program
 from evopolicygym.results import PolicyFailure
 
-__all__ = ["PolicyEnd", "PolicyEpisode", "PolicyFailedError", "PolicyHost", "TemplateProcess", "TemplateStarter"]
+__all__ = [
+    "FailureReport",
+    "PolicyEnd",
+    "PolicyEpisode",
+    "PolicyFailedError",
+    "PolicyHost",
+    "StoppedError",
+    "TemplateProcess",
+    "TemplateStarter",
+]
 
 # From the start of a template until it can fork: an interpreter, and what it preloads from a slow disk.
 TEMPLATE_START_SECONDS = 120.0
@@ -36,8 +47,16 @@ POLICY_START_SECONDS = 60.0
 # Ending a Policy process and all below it. A template that does not answer has been stopped by its Policy.
 POLICY_END_SECONDS = 15.0
 
-# One wait in poll(2), which takes milliseconds as a C int.
-_POLL_MAX_SECONDS = 86_400.0
+# More than poll(2) can wait for, which takes milliseconds as a C int, is no bound at all.
+_SECONDS_MAX = 2_000_000.0
+
+# What a Policy that acts with an int answers: header, tag, 8 bytes.
+_INT_ANSWER = frames.frame(frames.ACTION, codec.encode(0))[:-8]
+_INT_ANSWER_BYTES = len(_INT_ANSWER) + 8
+
+# Names of the step's own: looking them up in their modules every time is a tenth of what it costs.
+monotonic, read, write, writev = time.monotonic, os.read, os.write, os.writev
+unpack_int = struct.Struct("<q").unpack_from
 
 _READ_BYTES = 65_536
 _PIPE_BYTES = 65_536
@@ -61,32 +80,39 @@ class TemplateStarter(Protocol):
         ...
 
 
-class PolicyFailedError(Exception):
-    """The Policy failed; data for one Episode, never an error of ours.
+class StoppedError(Exception):
+    """The Episode was told to stop; nothing came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """What is known of a Policy's failure.
 
     Args:
         failure: the code.
-        message: one sentence for the person who wrote the Policy.
+        message: one sentence for the person who wrote the Policy; empty if only the process's end will tell.
         exception_type: the type of what was raised, if something was.
         frames: frames inside the Program, outermost first.
         traceback: the whole traceback.
     """
 
-    def __init__(
-        self,
-        failure: PolicyFailure,
-        message: str,
-        *,
-        exception_type: str | None = None,
-        frames: tuple[str, ...] = (),
-        traceback: str | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.failure = failure
-        self.message = message
-        self.exception_type = exception_type
-        self.frames = frames
-        self.traceback = traceback
+    failure: PolicyFailure
+    message: str
+    exception_type: str | None = None
+    frames: tuple[str, ...] = ()
+    traceback: str | None = None
+
+
+class PolicyFailedError(Exception):
+    """The Policy failed; data for one Episode, never an error of ours."""
+
+    def __init__(self, report: FailureReport) -> None:
+        super().__init__(report.message)
+        self.report = report
+
+
+def _failed(failure: PolicyFailure, message: str) -> PolicyFailedError:
+    return PolicyFailedError(FailureReport(failure, message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +141,20 @@ class PolicyHost:
         root: an existing private directory, for ``program`` and ``scratch``.
         start: starts the template process.
         core: the CPU that Policy processes stay on; None for any.
+        stop: a descriptor that ends every wait for a Policy, with `StoppedError`, while it is readable.
     """
 
-    def __init__(self, launch: PolicyLaunch, root: Path, start: TemplateStarter, *, core: int | None) -> None:
+    def __init__(
+        self, launch: PolicyLaunch, root: Path, start: TemplateStarter, *, core: int | None, stop: int | None = None
+    ) -> None:
         self._launch = launch
         self._root = root
         self._start = start
         self._core = core
-        self._copy = ProgramCopy(root / "program", self._compile)
-        self._scratch = Scratch(root / "scratch")
+        self._stop = stop
+        hiding = hiding_seconds(root)
+        self._copy = ProgramCopy(root / "program", self._compile, hiding)
+        self._scratch = Scratch(root / "scratch", hiding)
         self._program_request = b""
         self._preload: tuple[str, ...] = ()
         self._template: _Template | None = None
@@ -157,13 +188,12 @@ class PolicyHost:
             EvaluationError: it cannot be started, for a reason that is not the Policy's.
         """
         running = self._have_template()
-        episode = {"directory": str(self._copy.directory), "policy_seed": policy_seed}
         observations, observations_in = os.pipe()
         actions_out, actions = os.pipe()
         try:
             for descriptor in (observations_in, actions_out):
                 os.set_blocking(descriptor, False)
-            running.request(template.EPISODE, marshal.dumps(episode), (observations, actions))
+            running.request(template.EPISODE, marshal.dumps(policy_seed), (observations, actions))
         except BaseException:
             os.close(observations_in)
             os.close(actions_out)
@@ -230,8 +260,8 @@ class PolicyHost:
             self._template.close()
             self._template = None
 
-    def _finish_episode(self, running: _Template) -> PolicyEnd:
-        end = running.end_policy()
+    def _finish_episode(self, running: _Template, *, seems_to_be_ending: bool) -> PolicyEnd:
+        end = running.end_policy(seems_to_be_ending=seems_to_be_ending)
         if end is None:
             self._drop_template()
             end = PolicyEnd(b"", b"", True, "gone together with its template process", True)
@@ -251,58 +281,87 @@ class PolicyEpisode:
         self._template = running
         self._out = out
         self._back = back
-        self._remaining = seconds
-        self._seconds = seconds
+        self._seconds = min(seconds, _SECONDS_MAX)
+        self._remaining = self._seconds
+        self._head = b""
+        self._head_for = -1
         self._pipe_bytes = _PIPE_BYTES
         poller = select.poll()
         poller.register(back, select.POLLIN)
+        self._stop = host._stop
+        if self._stop is not None:
+            poller.register(self._stop, select.POLLIN)
         self._poll = poller.poll
-        self._told = False
+        self._hung_up = False
         self._end: PolicyEnd | None = None
 
-    def act(self, observation: bytes) -> tuple[PolicyValue, bytes]:
+    def act(self, observation: bytes, tensor_data: bytes = b"") -> tuple[PolicyValue, bytes]:
         """Send an encoded observation, wait for the action; only this time is the Policy's.
+
+        Args:
+            observation: the encoding, or its first part.
+            tensor_data: its second part (see `encode_in_parts`).
 
         Returns:
             The action, and its encoding.
 
         Raises:
             PolicyFailedError: it failed, in whatever way.
+            StoppedError: it was told to stop.
             EvaluationError: the observation is too large to be sent.
         """
+        # What an Episode's time is spent in: hence the attributes in place of calls, and one system call for each thing.
         remaining = self._remaining
-        deadline = time.monotonic() + remaining
-        data = frames.HEADER.pack(len(observation) + 1, frames.OBSERVATION) + observation
+        if remaining <= 0:
+            raise self._late("nothing was left for this step")
+        began = monotonic()
+        size = len(observation) + len(tensor_data)
+        if size != self._head_for:
+            self._head = frames.HEADER.pack(size + 1, frames.OBSERVATION)
+            self._head_for = size
+        data = self._head + observation
+        size += frames.HEADER.size
         try:
-            written = os.write(self._out, data)
+            written = writev(self._out, (data, tensor_data)) if tensor_data else write(self._out, data)
         except BlockingIOError:
             written = 0
         except BrokenPipeError:  # it is gone; what it said last is still to be read
-            written = len(data)
-        if written != len(data):
-            self._write_rest(data, written, deadline)
-            self._await_readable(deadline)
-        elif remaining <= 0 or not self._poll(min(remaining, _POLL_MAX_SECONDS) * 1000):
-            self._await_readable(deadline)
-        answer = os.read(self._back, _READ_BYTES)
-        # Nearly always one whole small frame; the kind byte of an ACTION follows its length.
-        if len(answer) < 5 or int.from_bytes(answer[:4], "little") + 4 != len(answer):
+            written = size
+        if written != size:
+            self._write_rest(data + tensor_data, written, began + remaining)
+            self._await_readable(began + remaining)
+        elif not self._poll(remaining * 1000.0):
+            self._await_readable(began + remaining)
+        try:
+            answer = read(self._back, _READ_BYTES)
+        except BlockingIOError:  # the other descriptor is the one that is readable
+            raise StoppedError from None
+        if len(answer) == _INT_ANSWER_BYTES and answer.startswith(_INT_ANSWER):
+            action: PolicyValue = unpack_int(answer, len(_INT_ANSWER))[0]  # by far the commonest answer
+        else:
+            answer = self._checked(answer, began + remaining)
+            try:
+                action = codec.decode(answer, frames.HEADER.size)
+            except codec.MalformedValueError as error:
+                raise _failed("protocol_error", f"the action cannot be decoded: {error}") from None
+        self._remaining = began + remaining - monotonic()
+        return action, answer[frames.HEADER.size :]
+
+    def _checked(self, answer: bytes, deadline: float) -> bytes:
+        """A whole frame that carries an action; PolicyFailedError if it is something else."""
+        # The kind byte follows the length.
+        if len(answer) < frames.HEADER.size or int.from_bytes(answer[:4], "little") + 4 != len(answer):
             answer = self._read_rest(answer, deadline)
         if answer[4] != frames.ACTION:
             self._raise_failure(answer)
-        try:
-            action = codec.decode(answer, 5)
-        except codec.MalformedValueError as error:
-            raise PolicyFailedError("protocol_error", f"the action cannot be decoded: {error}") from None
-        self._remaining = deadline - time.monotonic()
-        return action, answer[5:]
+        return answer
 
     def close(self) -> PolicyEnd:
         """End the process and all that it has started, and remove its scratch; safe to call again."""
         if self._end is None:
             # The channel is closed last: a Policy process that saw its end would run once more, for nothing.
             try:
-                self._end = self._host._finish_episode(self._template)
+                self._end = self._host._finish_episode(self._template, seems_to_be_ending=self._hung_up)
             finally:
                 self._close_channel()
         return self._end
@@ -322,12 +381,19 @@ class PolicyEpisode:
         expected = frames.frame(frames.READY, b"")
         try:
             answer = os.read(self._back, len(expected))
+            while answer and answer != expected and (more := os.read(self._back, _READ_BYTES)):
+                answer += more
         except BlockingIOError:
             answer = b""
         if answer != expected:
-            raise EvaluationError(
-                "the Policy process ended before any submitted code ran (out of processes or memory?)"
-            )
+            told = answer.decode("utf-8", "replace") or "out of processes or memory?"
+            raise EvaluationError(f"the Policy process ended before any submitted code ran: {told}")
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return os.read(self._back, size)
+        except BlockingIOError:  # the other descriptor is the one that is readable
+            raise StoppedError from None
 
     def _write_rest(self, data: bytes, written: int, deadline: float) -> None:
         if len(data) > frames.FRAME_MAX_BYTES:
@@ -339,11 +405,16 @@ class PolicyEpisode:
         rest = memoryview(data)[written:]
         poller = select.poll()
         poller.register(self._out, select.POLLOUT)
+        if self._stop is not None:
+            poller.register(self._stop, select.POLLIN)
         while rest:
-            if not poller.poll(max(0.0, min(deadline - time.monotonic(), _POLL_MAX_SECONDS)) * 1000):
+            ready = poller.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not ready:
                 if time.monotonic() >= deadline:
                     raise self._late("it did not read its observation")
                 continue
+            if any(descriptor == self._stop for descriptor, _ in ready):
+                raise StoppedError
             try:
                 rest = rest[os.write(self._out, rest) :]
             except BlockingIOError:
@@ -364,7 +435,7 @@ class PolicyEpisode:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 raise self._late("it did not answer")
-            if self._poll(min(remaining, _POLL_MAX_SECONDS) * 1000):
+            if self._poll(remaining * 1000):
                 return
 
     def _read_rest(self, data: bytes, deadline: float) -> bytes:
@@ -375,7 +446,7 @@ class PolicyEpisode:
             if len(buffer) >= 4:
                 length = int.from_bytes(buffer[:4], "little")
                 if not 1 <= length <= frames.FRAME_MAX_BYTES:
-                    raise PolicyFailedError(
+                    raise _failed(
                         "protocol_error",
                         f"the Policy process sent a frame of {length} bytes; 1 to {frames.FRAME_MAX_BYTES} are allowed",
                     )
@@ -383,9 +454,10 @@ class PolicyEpisode:
             if len(buffer) == wanted:
                 return bytes(buffer)
             if len(buffer) > wanted:
-                raise PolicyFailedError("protocol_error", "the Policy process sent more than one answer")
+                raise _failed("protocol_error", "the Policy process sent more than one answer")
             if not data:
-                raise PolicyFailedError("protocol_error", "")  # told once it is known how the process ended
+                self._hung_up = True
+                raise _failed("protocol_error", "")  # told once it is known how the process ended
             self._await_readable(deadline)
             data = os.read(self._back, min(max(wanted - len(buffer), 1) + 1, _LARGE_PIPE_BYTES))
             buffer += data
@@ -393,13 +465,13 @@ class PolicyEpisode:
     def _raise_failure(self, answer: bytes) -> None:
         kind, payload = answer[4], answer[5:]
         if kind == frames.REFUSED:
-            raise PolicyFailedError("protocol_error", payload.decode("utf-8", "replace")[:4000])
+            raise _failed("protocol_error", payload.decode("utf-8", "replace")[:4000])
         if kind == frames.FAILED:
             raise _reported_failure(payload)
-        raise PolicyFailedError("protocol_error", f"the Policy process sent a frame of the unknown kind {kind}")
+        raise _failed("protocol_error", f"the Policy process sent a frame of the unknown kind {kind}")
 
     def _late(self, what: str) -> PolicyFailedError:
-        return PolicyFailedError("timeout", f"the Policy used up its {self._seconds:g} s in this Episode: {what}")
+        return _failed("timeout", f"the Policy used up its {self._seconds:g} s in this Episode: {what}")
 
 
 class _TemplateLostError(Exception):
@@ -441,10 +513,11 @@ class _Template:
         except _TemplateLostError:
             raise EvaluationError("the template process ended while it compiled a Program") from None
 
-    def end_policy(self) -> PolicyEnd | None:
+    def end_policy(self, *, seems_to_be_ending: bool) -> PolicyEnd | None:
         """Have the running Policy process ended; None if the template is lost."""
+        payload = b"!" if seems_to_be_ending else b""
         try:
-            self._control.sendall(template.REQUEST.pack(0, template.END))
+            self._control.sendall(template.REQUEST.pack(len(payload), template.END) + payload)
             head = self._receive(template.ANSWER.size, POLICY_END_SECONDS)
             status, by_itself, survivors, stdout_bytes, stderr_bytes = template.ANSWER.unpack(head)
             output = self._receive(stdout_bytes + stderr_bytes, POLICY_END_SECONDS)
@@ -479,16 +552,11 @@ def _reported_failure(payload: bytes) -> PolicyFailedError:
     try:
         report = codec.decode(payload)
     except codec.MalformedValueError as error:
-        return PolicyFailedError("protocol_error", f"the report of an exception cannot be decoded: {error}")
+        return _failed("protocol_error", f"the report of an exception cannot be decoded: {error}")
     if not isinstance(report, dict):
-        return PolicyFailedError("protocol_error", "the report of an exception is malformed")
+        return _failed("protocol_error", "the report of an exception is malformed")
     kind, message, text, found = (report.get(name) for name in ("type", "message", "traceback", "frames"))
     if not (isinstance(kind, str) and isinstance(message, str) and isinstance(text, str) and isinstance(found, list)):
-        return PolicyFailedError("protocol_error", "the report of an exception is malformed")
-    return PolicyFailedError(
-        "exception",
-        message,
-        exception_type=kind,
-        frames=tuple(item for item in found[-64:] if isinstance(item, str)),
-        traceback=text,
-    )
+        return _failed("protocol_error", "the report of an exception is malformed")
+    inside = tuple(item for item in found[-64:] if isinstance(item, str))
+    return PolicyFailedError(FailureReport("exception", message, kind, inside, text))

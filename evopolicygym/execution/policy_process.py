@@ -4,7 +4,7 @@ Runs in a fresh fork of the template (or a freshly spawned interpreter) that has
 Everything that does not belong to this Episode is closed before the Program is loaded.
 """
 
-# ruff: noqa: PTH (importing pathlib costs more than all of this)
+# ruff: noqa: PTH103, PTH116, PTH120 (pathlib costs more to import than all of this)
 
 from __future__ import annotations
 
@@ -29,7 +29,17 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn
 
-__all__ = ["compile_program", "load_code", "make_context", "modules_to_forget", "preload", "prepare_streams", "run_policy_process", "seed_generators"]
+__all__ = [
+    "compile_program",
+    "load_code",
+    "make_context",
+    "make_module",
+    "modules_to_forget",
+    "preload",
+    "prepare_streams",
+    "run_policy_process",
+    "seed_generators",
+]
 
 # The channel's descriptors in the Policy process.
 CHANNEL_IN = 3
@@ -41,7 +51,7 @@ _TRACEBACK_CHARACTERS = 20_000
 _FRAMES_MAX = 32
 
 # Descriptors above the channel are closed up to this number; on Linux one system call does it.
-_DESCRIPTORS_MAX = 2**31 - 1 if sys.platform == "linux" else 65_536
+DESCRIPTORS_MAX = 2**31 - 1 if sys.platform == "linux" else 65_536
 
 _READY = frames.frame(frames.READY, b"")
 
@@ -54,8 +64,8 @@ _NEVER_SHADOWED = frozenset({"evopolicygym", "sys", "builtins", "importlib", "os
 
 def make_context(parts: tuple[bytes, bytes, bytes, bytes]) -> PolicyContext:
     """The context of a Benchmark, with seed 0, from its four encoded mappings."""
-    mappings = [codec.decode_trusted(part) for part in parts]
-    return PolicyContext(*mappings, policy_seed=0)  # type: ignore[arg-type]  # encoded from mappings
+    observation_space, action_space, metadata, parameters = map(codec.decode_trusted, parts)
+    return PolicyContext(observation_space, action_space, metadata, parameters, 0)  # type: ignore[arg-type]  # mappings
 
 
 def preload(names: Iterable[str]) -> list[str]:
@@ -125,6 +135,15 @@ def load_code(directory: str) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+def make_module(directory: str) -> ModuleType:
+    """The module ``policy`` before its code has run."""
+    module = ModuleType("policy")
+    module.__file__ = f"{directory}/policy.py"
+    module.__loader__ = SourceFileLoader("policy", module.__file__)
+    module.__spec__ = ModuleSpec("policy", module.__loader__, origin=module.__file__)
+    return module
+
+
 def run_policy_process(
     *,
     channel: tuple[int, int],
@@ -133,9 +152,9 @@ def run_policy_process(
     forgotten: Iterable[str],
     code: CodeType | None,
     context: PolicyContext,
-    policy_seed: int,
+    module: ModuleType,
 ) -> NoReturn:
-    """Become the Policy process of one Episode; never returns.
+    """Become the Policy process of one Episode; never returns. The global generators are seeded already.
 
     What this function does is done a thousand times over, and in a forked process the first use of anything costs a
     copied page: hence its bareness.
@@ -148,33 +167,36 @@ def run_policy_process(
         forgotten: loaded modules that stand in the way of the Program's own.
         code: of ``policy.py``, if it is known already.
         context: what ``make_policy`` gets.
-        policy_seed: seed of the global generators.
+        module: the module ``policy``, empty.
     """
     try:
         os.setsid()
         os.dup2(output[0], 1)
         os.dup2(output[1], 2)
-        if channel != (CHANNEL_IN, CHANNEL_OUT):
+        if channel[0] != CHANNEL_IN:
             os.dup2(channel[0], CHANNEL_IN, False)
+        if channel[1] != CHANNEL_OUT:
             os.dup2(channel[1], CHANNEL_OUT, False)
-        os.closerange(CHANNEL_OUT + 1, _DESCRIPTORS_MAX)
+        os.closerange(CHANNEL_OUT + 1, DESCRIPTORS_MAX)
         os.chdir(directory)
-        random.seed(policy_seed)  # again: `random` itself reseeds in every forked process
         for name in forgotten:
             del sys.modules[name]
         sys.path.insert(0, directory)
         gc.enable()
+        os.register_at_fork(after_in_child=random.seed)  # see the template
         os.write(CHANNEL_OUT, _READY)
-        _serve(directory, code, context)
+        _serve(directory, code, module, context)
+    except BaseException:  # noqa: BLE001 (before READY: a fault of ours or of the machine)
+        os.write(CHANNEL_OUT, traceback.format_exc()[-_MESSAGE_CHARACTERS:].encode())
     finally:
         # Whatever happens, the stack of the template below must not be unwound in this process.
         os._exit(70)
 
 
-def _serve(directory: str, code: CodeType | None, context: PolicyContext) -> None:
+def _serve(directory: str, code: CodeType | None, module: ModuleType, context: PolicyContext) -> None:
     """Load the Program, make the Policy, answer until the channel ends."""
     try:
-        act = _load(directory, code, context)
+        act = _load(directory, code, module, context)
         _answer(act)
     except BaseException as error:  # noqa: BLE001 (SystemExit, KeyboardInterrupt: Policy code raised)
         payload = codec.encode(_report(error, directory))
@@ -184,15 +206,12 @@ def _serve(directory: str, code: CodeType | None, context: PolicyContext) -> Non
     os._exit(0)
 
 
-def _load(directory: str, code: CodeType | None, context: PolicyContext) -> Callable[[object], object]:
-    path = f"{directory}/policy.py"
+def _load(
+    directory: str, code: CodeType | None, module: ModuleType, context: PolicyContext
+) -> Callable[[object], object]:
     if code is None:
-        with open(path, "rb") as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-    module = ModuleType("policy")
-    module.__file__ = path
-    module.__loader__ = loader = SourceFileLoader("policy", path)
-    module.__spec__ = ModuleSpec("policy", loader, origin=path)
+        with open(f"{directory}/policy.py", "rb") as file:
+            code = compile(file.read(), file.name, "exec", dont_inherit=True)
     sys.modules["policy"] = module
     exec(code, module.__dict__)
     make_policy = getattr(module, "make_policy", None)
@@ -202,17 +221,22 @@ def _load(directory: str, code: CodeType | None, context: PolicyContext) -> Call
     act = getattr(policy, "act", None)
     if not callable(act):
         raise TypeError(f"make_policy(context) must return an object with a method act, not {type(policy).__name__}")
-    return act  # type: ignore[no-any-return]  # checked to be callable
+    return act
 
 
 def _answer(act: Callable[[object], object]) -> None:
     # Local names, since this loop runs once a step; and what the Policy's code rebinds later does not matter.
-    read, write = frames.read_blocking, os.write
+    read, read_rest, write = os.read, frames.read_rest, os.write
     decode, encode = codec.decode_trusted, codec.encode
     pack = frames.HEADER.pack
-    kind, offset = frames.ACTION, frames.HEADER.size
-    flush_stdout, flush_stderr = sys.stdout.flush, sys.stderr.flush
-    while data := read(CHANNEL_IN):
+    kind, offset, whole, read_bytes = frames.ACTION, frames.HEADER.size, frames.ATOMIC_BYTES, frames.READ_BYTES
+    # The streams that the process began with; the Policy may have put others in their place.
+    flush_stdout: Callable[[], None] = sys.__stdout__.flush if sys.__stdout__ else _do_nothing
+    flush_stderr: Callable[[], None] = sys.__stderr__.flush if sys.__stderr__ else _do_nothing
+    while data := read(CHANNEL_IN, read_bytes):
+        if len(data) >= whole:
+            data = read_rest(CHANNEL_IN, data)
+            read_bytes = max(read_bytes, len(data))  # the next one will come in one piece
         action = act(decode(data, offset))
         try:
             payload = encode(action)  # type: ignore[arg-type]  # this is the check
@@ -220,13 +244,20 @@ def _answer(act: Callable[[object], object]) -> None:
             return _refuse(_refusal(action, error))
         if len(payload) >= frames.FRAME_MAX_BYTES:
             return _refuse(f"the action takes {len(payload)} bytes; at most {frames.FRAME_MAX_BYTES - 1} can be sent")
-        flush_stdout()
-        flush_stderr()
+        try:
+            flush_stdout()
+            flush_stderr()
+        except Exception:  # noqa: BLE001 (closed by the Policy)
+            flush_stdout = flush_stderr = _do_nothing
         answer = pack(len(payload) + 1, kind) + payload
         written = write(CHANNEL_OUT, answer)
         if written != len(answer):
             frames.write_blocking(CHANNEL_OUT, answer[written:])
     return None
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _refusal(action: object, error: Exception) -> str:
@@ -245,12 +276,13 @@ def _refuse(message: str) -> None:
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         except BaseException:  # noqa: BLE001 (the Policy may have closed or replaced it)
             continue
 
 
-def _report(error: BaseException, directory: str) -> dict[str, codec.PolicyValue]:
+def _report(error: BaseException, directory: str) -> dict[str, object]:
     """What is told of an exception: type, message, the frames inside the Program, the whole traceback."""
     try:
         message = str(error)

@@ -14,9 +14,10 @@ _UNFIT_FOR_FORKING = frozenset({"cupy", "grpc", "jax", "jaxlib", "paddle", "ray"
 
 # Lines that look like imports. A look only: parsing would hand hostile source to the compiler in a trusted
 # process, and a line in a docstring costs no more than an import that nobody needed.
+_NAME = r"[A-Za-z_][\w.]*(?:[ \t]+as[ \t]+\w+)?"
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<origin>[A-Za-z_][\w.]*)[ \t]+import\b"
-    r"|import[ \t]+(?P<names>[A-Za-z_][\w.]*(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*(?:[ \t]+as[ \t]+\w+)?)*))",
+    rf"|import[ \t]+(?P<names>{_NAME}(?:[ \t]*,[ \t]*{_NAME})*))",
     re.MULTILINE,
 )
 

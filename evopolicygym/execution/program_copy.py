@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from evopolicygym.execution.scratch import CLOCK_TICK_SECONDS, Identity, identity, remove_tree
+from evopolicygym.execution.scratch import Identity, identity, remove_tree
 from evopolicygym.program import Program
 
 __all__ = ["ProgramCopy"]
@@ -20,15 +20,18 @@ class ProgramCopy:
     Args:
         directory: where; its parent exists.
         compile_into: writes byte code for the named sources into the directory.
+        hiding_seconds: for how long after its making a change may not show.
     """
 
-    def __init__(self, directory: Path, compile_into: Callable[[str, list[str]], None]) -> None:
+    def __init__(
+        self, directory: Path, compile_into: Callable[[str, list[str]], None], hiding_seconds: float
+    ) -> None:
         self.directory = directory
         self._compile_into = compile_into
+        self._hiding_seconds = hiding_seconds
         self._program: Program | None = None
         self._paths: list[str] = []
         self._identities: list[Identity] = []
-        self._settled_at = 0.0
 
     def hold(self, program: Program) -> None:
         """Have the files of ``program`` in the directory, and nothing else."""
@@ -39,7 +42,7 @@ class ProgramCopy:
     def renew(self) -> None:
         """Make the copy anew unless nothing in it has changed since it was made.
 
-        Every file and directory is looked at; after a new copy it takes some milliseconds until a change would show.
+        Every file and directory is looked at; a new copy is waited for until any change of it would show.
         """
         if self._program is not None and not self._is_untouched():
             self._write(self._program)
@@ -64,10 +67,10 @@ class ProgramCopy:
         if sum(len(program.read_bytes(path)) for path in sources) > _COMPILED_BYTES:
             sources = ["policy.py"]
         self._compile_into(str(self.directory), sources)
-        written = time.monotonic()
         paths = [str(self.directory)]
         for folder, folders, files in os.walk(self.directory):
             paths += (os.path.join(folder, name) for name in (*folders, *files))  # noqa: PTH118 (looked at as text)
         self._identities = list(map(identity, paths))
         self._paths = paths
-        time.sleep(max(0.0, written + CLOCK_TICK_SECONDS - time.monotonic()))
+        if self._hiding_seconds:
+            time.sleep(self._hiding_seconds)

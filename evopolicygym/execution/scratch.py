@@ -5,11 +5,7 @@ import stat
 import time
 from pathlib import Path
 
-__all__ = ["CLOCK_TICK_SECONDS", "Identity", "Scratch", "identity", "remove_tree"]
-
-# A change within the same tick of the kernel's clock as the making of a file or directory does not show in its
-# ctime. Ticks last 10 ms at most (HZ >= 100).
-CLOCK_TICK_SECONDS = 0.010
+__all__ = ["Identity", "Scratch", "identity", "remove_tree"]
 
 Identity = tuple[int, int, int, int, int]
 
@@ -30,10 +26,15 @@ class Scratch:
 
     One that an Episode has left untouched is as good as a new one, and kept: making one costs more than all else that
     is done for it.
+
+    Args:
+        directory: where; its parent exists.
+        hiding_seconds: for how long after its making a change may not show.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, hiding_seconds: float) -> None:
         self.directory = directory
+        self._hiding_seconds = hiding_seconds
         self._identity: Identity | None = None
         self._settled = False
 
@@ -41,10 +42,10 @@ class Scratch:
         """Have it fresh and empty."""
         if not self._looks_untouched():
             self._make()
-        elif not self._settled:
-            # A change in the tick of its making would not show: once more, and let that tick pass.
+        elif not self._settled and self._hiding_seconds:
+            # A change right after its making would not show: once more, and let that time pass.
             self._make()
-            time.sleep(CLOCK_TICK_SECONDS)
+            time.sleep(self._hiding_seconds)
             self._settled = True
 
     def remove(self) -> None:
@@ -103,7 +104,7 @@ def _empty(top: int) -> None:
             os.chmod(name, 0o700, dir_fd=top)
             child = os.open(name, _OPEN_DIRECTORY, dir_fd=top)
             try:
-                for below in os.listdir(child):
+                for below in os.listdir(child):  # noqa: PTH208 (by descriptor)
                     if stat.S_ISDIR(os.stat(below, dir_fd=child, follow_symlinks=False).st_mode):
                         os.chmod(below, 0o700, dir_fd=child)  # moving a directory writes its "..": needs the right
                         moved += 1

@@ -9,36 +9,48 @@ It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a 
 
     COMPILE   write byte code into a fresh copy of a Program; answer: one byte
     PROGRAM   the directory of the copy, the context, the names that the Program shadows; no answer
-    EPISODE   where and with what seed to run; carries two descriptors: observations to read, actions to write;
-              the Policy process says READY on the second
-    END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output
+    EPISODE   the Policy's seed; carries two descriptors: observations to read, actions to write; the Policy
+              process says READY on the second
+    END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output; the
+              payload is not empty if the Policy process seems to be ending already
 
 The socket's end ends everything.
 """
 
-# ruff: noqa: PTH (importing pathlib costs more than all of this)
+# ruff: noqa: PTH100, PTH108, PTH120, PTH208 (pathlib costs more to import than all of this)
 
 from __future__ import annotations
 
 import _socket
 import array
+import fcntl
 import gc
 import marshal
 import os
+import resource
 import select
 import signal
 import struct
 import sys
+import traceback
 
-if __name__ == "__main__":  # started by path: the package may not be on the path, and this file's place must not be
+if __name__ == "__main__":
+    # Started by path: the package may not be on the path, and this file's own place must not be.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # `random` reseeds itself in every forked process: a tenth of what a fork costs, and here it is seeded anyway. A
+    # Policy process makes up for it, so that its own forks are reseeded.
+    _register_at_fork = os.register_at_fork
+    os.register_at_fork = lambda **_: None
+    import random  # noqa: F401
+
+    os.register_at_fork = _register_at_fork
 
 from evopolicygym.execution import policy_process
 from evopolicygym.process.descendants import become_subreaper, kill_descendants
 
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
-    from types import CodeType
+    from types import CodeType, ModuleType
     from typing import NoReturn, TypedDict
 
     from evopolicygym.policy import PolicyContext
@@ -49,12 +61,6 @@ if TYPE_CHECKING:
         core: int | None  # the CPU to stay on
         fork: bool  # else every Policy process is a new interpreter
         preload: tuple[str, ...]  # third-party modules to import
-
-    class Episode(TypedDict):
-        """What an EPISODE request says."""
-
-        directory: str
-        policy_seed: int
 
 
 REQUEST = struct.Struct("<IB")  # payload bytes, kind
@@ -70,6 +76,9 @@ OUTPUT_TAIL_BYTES = 16_384
 # What takes longer to compile is compiled in every Episode instead, on the Policy's time.
 _COMPILE_SECONDS = 10.0
 
+# A dying process closes its descriptors some time before it is dead.
+_LAST_BREATH_SECONDS = 0.1
+
 _READ_BYTES = 65_536
 _ANCILLARY_BYTES = _socket.CMSG_SPACE(4 * 2)
 _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
@@ -82,7 +91,7 @@ def main(argv: list[str]) -> None:
     """Be a template (or, if ``argv`` says so, one spawned Policy process)."""
     if argv[1] == "policy":
         _be_spawned(*map(int, argv[2:]))
-    control = _moved_away(int(argv[1]))
+    control = _alone(int(argv[1]))
     settings: Settings = marshal.loads(bytes.fromhex(argv[2]))
     become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -91,6 +100,7 @@ def main(argv: list[str]) -> None:
         _keep(control, pid)
     become_subreaper()  # a fork does not inherit it
     _be_first_to_go()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if settings["core"] is not None:
         os.sched_setaffinity(0, {settings["core"]})
     if settings["fork"]:
@@ -140,11 +150,13 @@ class _Template:
     def __init__(self, control: _socket.socket, settings: Settings) -> None:
         self._control = control
         self._settings = settings
-        self._contexts: tuple[bytes, ...] = ()
+        self._directory = ""
+        self._contexts = (b"", b"", b"", b"")
         self._context: PolicyContext | None = None
         self._shadowed: tuple[str, ...] = ()
         self._forgotten: list[str] = []
         self._code: CodeType | None = None
+        self._module: ModuleType | None = None
         self._running: _Running | None = None
         self._poller = select.poll()
         self._poller.register(control.fileno(), select.POLLIN)
@@ -158,8 +170,10 @@ class _Template:
                         self._serve_one()
                     elif self._running is not None:
                         self._running.attend(descriptor)
-        except EOFError:
-            pass
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            pass  # told to end, or its worker is gone
+        except BaseException:  # noqa: BLE001 (whoever started this process reads it off stderr)
+            traceback.print_exc()
         finally:
             if self._running is not None:
                 self._running.end()
@@ -170,16 +184,16 @@ class _Template:
         if kind == EPISODE:
             self._start(marshal.loads(payload), descriptors)
         elif kind == END:
-            self._end()
+            self._end(bool(payload))
         elif kind == COMPILE:
             self._compile(*marshal.loads(payload))
             self._control.sendall(COMPILED)
         else:
-            directory, self._contexts, self._shadowed = marshal.loads(payload)
-            self._code = policy_process.load_code(directory)
+            self._directory, self._contexts, self._shadowed = marshal.loads(payload)
+            self._code = policy_process.load_code(self._directory)
+            self._module = policy_process.make_module(self._directory)
             self._context = policy_process.make_context(self._contexts)
             self._forgotten = policy_process.modules_to_forget(self._shadowed)
-            gc.collect()
             gc.freeze()
 
     def _receive(self) -> tuple[int, bytes, list[int]]:
@@ -219,31 +233,34 @@ class _Template:
         os.close(descriptor)
         os.waitpid(pid, 0)
 
-    def _start(self, episode: Episode, channel: list[int]) -> None:
+    def _start(self, policy_seed: int, channel: list[int]) -> None:
         self._running = _Running(self._poller)
         outputs = self._running.outputs
         if self._settings["fork"]:
             assert self._context is not None
-            object.__setattr__(self._context, "policy_seed", episode["policy_seed"])
-            policy_process.seed_generators(episode["policy_seed"])
+            assert self._module is not None
+            object.__setattr__(self._context, "policy_seed", policy_seed)
+            policy_process.seed_generators(policy_seed)
             pid = os.fork()
             if pid == 0:
                 policy_process.run_policy_process(
                     channel=(channel[0], channel[1]),
                     output=outputs,
+                    directory=self._directory,
                     forgotten=self._forgotten,
                     code=self._code,
                     context=self._context,
-                    **episode,
+                    module=self._module,
                 )
         else:
-            pid = self._spawn(episode, channel, outputs)
+            pid = self._spawn(policy_seed, channel, outputs)
         for descriptor in (*channel, *outputs):
             os.close(descriptor)
         self._running.watch(pid)
 
-    def _spawn(self, episode: Episode, channel: list[int], outputs: tuple[int, int]) -> int:
-        job = marshal.dumps((episode, self._contexts, self._shadowed, self._settings["preload"]))
+    def _spawn(self, policy_seed: int, channel: list[int], outputs: tuple[int, int]) -> int:
+        preload = self._settings["preload"]
+        job = marshal.dumps((self._directory, policy_seed, self._contexts, self._shadowed, preload))
         handover = _unnamed_file(job)
         passed = (*channel, *outputs, handover)
         for descriptor in passed:
@@ -254,11 +271,13 @@ class _Template:
         finally:
             os.close(handover)
 
-    def _end(self) -> None:
+    def _end(self, seems_to_be_ending: bool) -> None:
         running = self._running
         if running is None:
             raise EOFError  # out of step: nothing sensible can follow
         self._running = None
+        if seems_to_be_ending:
+            running.let_end()
         answer = running.end()
         self._control.sendall(answer)
 
@@ -300,6 +319,13 @@ class _Running:
             self._kill()
         elif not self._read(descriptor):
             self._poller.unregister(descriptor)
+
+    def let_end(self) -> None:
+        """Wait a moment for a process whose descriptors are closed: only then is it known how it ended by itself."""
+        if self._pidfd is not None:
+            poller = select.poll()
+            poller.register(self._pidfd, select.POLLIN)
+            poller.poll(_LAST_BREATH_SECONDS * 1000)
 
     def end(self) -> bytes:
         """End the process and everything below it; the answer to END."""
@@ -358,12 +384,15 @@ def _unnamed_file(content: bytes) -> int:
     return descriptor
 
 
-def _moved_away(descriptor: int) -> int:
-    """``descriptor`` under a high number: a channel that is received then gets the numbers that it will have."""
-    import fcntl
+def _alone(control: int) -> int:
+    """The control socket under a high number, with every other descriptor above the standard ones closed.
 
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OWN_DESCRIPTORS)
-    os.close(descriptor)
+    What else this process was given by mistake must not reach a Policy; and a channel that is received then gets the
+    numbers that it will have.
+    """
+    moved = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, _OWN_DESCRIPTORS)
+    os.closerange(3, moved)
+    os.closerange(moved + 1, policy_process.DESCRIPTORS_MAX)
     return moved
 
 
@@ -372,19 +401,20 @@ def _be_spawned(observations: int, actions: int, stdout: int, stderr: int, hando
     for descriptor in (observations, actions):
         os.set_inheritable(descriptor, False)
     with open(handover, "rb") as file:
-        episode, contexts, shadowed, preload = marshal.load(file)
+        directory, policy_seed, contexts, shadowed, preload = marshal.load(file)
     policy_process.prepare_streams()
     policy_process.preload(preload)
     context = policy_process.make_context(contexts)
-    object.__setattr__(context, "policy_seed", episode["policy_seed"])
-    policy_process.seed_generators(episode["policy_seed"])
+    object.__setattr__(context, "policy_seed", policy_seed)
+    policy_process.seed_generators(policy_seed)
     policy_process.run_policy_process(
         channel=(observations, actions),
         output=(stdout, stderr),
+        directory=directory,
         forgotten=policy_process.modules_to_forget(shadowed),
-        code=policy_process.load_code(episode["directory"]),
+        code=policy_process.load_code(directory),
         context=context,
-        **episode,
+        module=policy_process.make_module(directory),
     )
 
 

@@ -4,16 +4,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evopolicygym.agents import AgentExit, AgentInvocation, AgentTask, AgentUsage
+from evopolicygym.errors import AgentRunError
 from evopolicygym.process import Child, Supervisor, describe_returncode
 from evopolicygym.record import RecordWriter, events
-from evopolicygym.run.evidence import files_with_secrets, redact_file, secret_values
+from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_text, secret_values
 from evopolicygym.run.interruption import BackgroundCall, Interruption, wait_readable
 from evopolicygym.run.launch import AgentLaunch, plan_launch
 from evopolicygym.run.transcript import TranscriptFollower
@@ -25,12 +26,16 @@ FINISH_GRACE_SECONDS = 10.0
 """How long an Agent may go on after a successful ``finish``."""
 TERMINATION_GRACE_SECONDS = 5.0
 """From SIGTERM to SIGKILL."""
+LIVING_ON_SECONDS = 120.0
+"""How long an Agent may live on in silence after it has said that its work has ended; some never exit."""
+LOOK_SECONDS = 5.0
+"""How often it is looked at for that."""
 DRAIN_SECONDS = 15.0
 """How long a cancelled Evaluation may take to end before the Run goes on without it."""
 
 _TAIL_BYTES = 16 * 1024
 
-Cause: TypeAlias = Literal["handed_off", "exited", "timed_out", "interrupted", "fault", "not_started"]
+Cause: TypeAlias = Literal["handed_off", "exited", "lived_on", "timed_out", "interrupted", "fault", "not_started"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,8 @@ class PhaseEnd:
         resumable: whether the reason lies outside the Agent's work (usage limit, log-in, overload, network).
         usage: totals of what it did.
         passed_names: names of the variables it was given.
+        clean: whether its process ended without a failure of its own.
+        session: what it told of itself at its start, such as its version.
     """
 
     cause: Cause
@@ -56,6 +63,8 @@ class PhaseEnd:
     resumable: bool = False
     usage: AgentUsage = field(default_factory=AgentUsage)
     passed_names: tuple[str, ...] = ()
+    clean: bool = False
+    session: Mapping[str, object] = field(default_factory=dict)
 
 
 class AgentPhase:
@@ -100,20 +109,24 @@ class AgentPhase:
                 launch = self._plan(gateway.socket_path, state)
                 self._clock.start()
                 child = self._start(launch)
-            except OSError as error:
+            except (OSError, AgentRunError) as error:
                 self._session.close()
-                message = f"{self._invocation.command[0]} could not be started: {error.strerror or error}"
+                why = (isinstance(error, OSError) and error.strerror) or error
+                message = f"{self._invocation.command[0]} could not be started: {why}"
                 return self._journalled(PhaseEnd("not_started", None, 0.0, "not_started", message))
-            follower = TranscriptFollower(self._folder / "stdout.log", self._invocation, self._writer.journal)
+            secrets = secret_values(launch.secrets)
+            follower = TranscriptFollower(
+                self._folder / "stdout.log", self._invocation, self._writer.journal, secrets=secrets
+            )
             try:
-                cause = self._serve(child)
+                cause = self._serve(child, follower)
             finally:
                 returncode = self._stop(child)
                 seconds = self._clock.elapsed()
             closing = self._invocation.closing_events
             follower.finish(None if closing is None else lambda: closing(state))
             end = self._explain(cause, returncode, seconds, follower, launch)
-            self._redact(launch)
+            self._redact(secrets)
         return self._journalled(end)
 
     def _plan(self, socket_path: Path, state: Path) -> AgentLaunch:
@@ -151,9 +164,11 @@ class AgentPhase:
         )
         return child
 
-    def _serve(self, child: Child) -> Cause:
+    def _serve(self, child: Child, follower: TranscriptFollower) -> Cause:
         watched = [child.fileno(), self._session.fileno(), self._interruption.fileno()]
-        ready = wait_readable(watched, self._clock.remaining())
+        ready = wait_readable(watched, min(self._clock.remaining(), LOOK_SECONDS))
+        while not ready and self._clock.remaining() and not self._lives_on(follower):
+            ready = wait_readable(watched, min(self._clock.remaining(), LOOK_SECONDS))
         if self._interruption.noted:
             return "interrupted"
         if self._session.fault is not None:
@@ -161,12 +176,16 @@ class AgentPhase:
         if self._session.finished.is_set():
             wait_readable([child.fileno(), self._interruption.fileno()], FINISH_GRACE_SECONDS)
             return "interrupted" if self._interruption.noted else "handed_off"
-        if child.fileno() not in ready:
-            return "timed_out"
+        if not ready:
+            return "lived_on" if self._clock.remaining() else "timed_out"
         # What the Agent left behind may submit no more; an Evaluation that runs is still its own.
         self._session.close()
         child.kill_tree()
         return self._drain()
+
+    def _lives_on(self, follower: TranscriptFollower) -> bool:
+        """Whether it said long ago that it had ended. While an Evaluation runs, it may be waiting for that."""
+        return follower.seconds_since_end() > LIVING_ON_SECONDS and self._session.state.running is None
 
     def _drain(self) -> Cause:
         remaining = self._clock.remaining()
@@ -192,9 +211,14 @@ class AgentPhase:
         reason: str = cause
         message = describe_returncode(returncode)
         resumable = False
+        last = follower.last_events[-1] if follower.last_events else None
         fault = self._session.fault
         if fault is not None:
             message = f"{type(fault).__name__}: {fault}"
+        elif cause == "timed_out" and last is not None and last.kind == "error":
+            message += f"; its last words: {last.action}"
+        elif cause == "lived_on":
+            message += f"; it said that it had ended, and lived on for {LIVING_ON_SECONDS:g} s without a word"
         elif cause == "exited" and self._invocation.diagnose is not None:
             diagnosis = self._invocation.diagnose(
                 AgentExit(
@@ -206,10 +230,21 @@ class AgentPhase:
             )
             if diagnosis is not None:
                 reason, message, resumable = diagnosis.reason, diagnosis.message, diagnosis.resumable
-        return PhaseEnd(cause, returncode, seconds, reason, message, resumable, follower.usage, launch.passed_names)
+        said_well = cause == "lived_on" and last is not None and not last.failed
+        return PhaseEnd(
+            cause,
+            returncode,
+            seconds,
+            reason,
+            redact_text(message, secret_values(launch.secrets)),
+            resumable,
+            follower.usage,
+            launch.passed_names,
+            clean=returncode == 0 or said_well,
+            session=follower.session,
+        )
 
-    def _redact(self, launch: AgentLaunch) -> None:
-        secrets = secret_values(launch.secrets)
+    def _redact(self, secrets: Mapping[bytes, str]) -> None:
         for name in ("stdout.log", "stderr.log", "transcript.jsonl"):
             redact_file(self._folder / name, secrets)
         found = files_with_secrets(self._writer.layout.workspace, secrets)

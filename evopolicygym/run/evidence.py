@@ -1,11 +1,12 @@
 """Secrets that were passed on to an Agent: taken out of its logs, looked for in its workspace."""
 
+import json
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["files_with_secrets", "redact_file", "secret_values"]
+__all__ = ["files_with_secrets", "redact_file", "redact_text", "secret_values"]
 
 SECRET_MIN_LENGTH = 8
 """Shorter values are no secrets worth the name, and replacing them would destroy the log."""
@@ -14,12 +15,24 @@ _CHUNK = 1024 * 1024
 
 
 def secret_values(secrets: Mapping[str, str]) -> dict[bytes, str]:
-    """The values of at least 8 characters to look for, each with the name of its variable."""
-    return {
-        value.encode(errors="surrogateescape"): name
-        for name, value in secrets.items()
-        if len(value) >= SECRET_MIN_LENGTH
-    }
+    """The values of at least 8 characters to look for, each with the name of its variable.
+
+    The forms that a value takes inside a JSON string are looked for too: logs of Agents are mostly JSON.
+    """
+    looked_for: dict[bytes, str] = {}
+    for name, value in secrets.items():
+        if len(value) < SECRET_MIN_LENGTH:
+            continue
+        for ensure_ascii in (True, False):
+            looked_for[json.dumps(value, ensure_ascii=ensure_ascii)[1:-1].encode(errors="surrogateescape")] = name
+        looked_for[value.encode(errors="surrogateescape")] = name
+    return looked_for
+
+
+def redact_text(text: str, secrets: Mapping[bytes, str]) -> str:
+    """The text without the secrets."""
+    redacted, count = _redact(text.encode(errors="surrogateescape"), secrets)
+    return redacted.decode(errors="replace") if count else text
 
 
 def redact_file(path: Path, secrets: Mapping[bytes, str]) -> int:

@@ -46,6 +46,7 @@ def plan_launch(
     host_environment: Mapping[str, str],
     session_environment: Mapping[str, str],
     state_environment: Mapping[str, str],
+    sandboxed: bool = False,
 ) -> AgentLaunch:
     """Put arguments and environment together; touches nothing.
 
@@ -56,6 +57,7 @@ def plan_launch(
         host_environment: the Host's environment, of which little is passed on.
         session_environment: how the Agent finds its Session; always wins.
         state_environment: what ``invocation.prepare_state`` returned.
+        sandboxed: whether it runs in a sandbox of ours.
 
     Raises:
         AgentRunError: an argument is longer than the platform takes.
@@ -64,14 +66,17 @@ def plan_launch(
     proxies = {n: v for n, v in host_environment.items() if n in _PROXY_NAMES}
     inherited = {n: host_environment[n] for n in invocation.inherited_environment if n in host_environment}
     own = {**inherited, **invocation.environment, **state_environment}
+    if sandboxed:
+        own |= invocation.sandbox_environment
     environment = {**ordinary, **proxies, **own, **session_environment}
     environment["PATH"] = _search_path(own.get("PATH", host_environment.get("PATH", os.defpath)))
+    plain = {"PATH", *_ORDINARY_NAMES, *invocation.plain_names}
     return AgentLaunch(
         argv=invocation.arguments(task, task_file=task_file),
         task_on_stdin=invocation.standard_input(task) is not None,
         environment=environment,
         passed_names=tuple(sorted({*ordinary, *proxies, *own, "PATH"})),
-        secrets={n: v for n, v in {**proxies, **own}.items() if n != "PATH" and n not in _ORDINARY_NAMES},
+        secrets={n: v for n, v in {**proxies, **own}.items() if n not in plain},
     )
 
 

@@ -147,6 +147,8 @@ class _Life:
     def live(self) -> RunResult:
         """The whole life, from the first file to the last."""
         first = self._open_record()
+        if self._evaluator.facts["execution"] == "unsafe-process":
+            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
         with self._open_session() as session:
             self._journal.subscribe(session)
             phase_end = self._agent_phase(session)
@@ -266,7 +268,7 @@ class _Life:
     def _unfinished_reason(self, phase_end: PhaseEnd, ledger: LedgerState) -> TerminalReason:
         if phase_end.cause == "timed_out":
             return "agent_timed_out"
-        if phase_end.cause == "not_started" or phase_end.returncode != 0:
+        if phase_end.cause == "not_started" or not phase_end.clean:
             return "agent_failed"
         spent = not self._limits.episodes_remaining(ledger) or not self._limits.submissions_remaining(ledger)
         return "budget_exhausted" if spent else "agent_exited"

@@ -85,6 +85,8 @@ def final_manifest(
     agent = dict(_mapping(first["agent"]))
     if phase_end is not None:
         agent["usage"] = phase_end.usage.to_json()
+        if phase_end.session:
+            agent["session"] = dict(phase_end.session)
         agent["environment_names"] = list(phase_end.passed_names)
     validation, assessment = outcome.validation, outcome.assessment
     return {

@@ -84,6 +84,7 @@ def prepare(
         raise AgentRunError(
             f"build_invocation of {type_name(agent)} must return an AgentInvocation, not {type_name(invocation)}"
         )
+    invocation.check_startable()
     invocation.arguments(AgentTask(task), task_file=RecordLayout(target).agent() / "instructions.md")
     assert settings.episode_pool_size is not None
     pool = plan_pool(benchmark, split=settings.split, run_seed=settings.seed, size=settings.episode_pool_size)

@@ -5,11 +5,12 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from evopolicygym.agents import AgentEvent, AgentInvocation, AgentUsage, EventReader
 from evopolicygym.record import Journal, events
+from evopolicygym.run.evidence import redact_text
 
 __all__ = ["TranscriptFollower"]
 
@@ -31,13 +32,19 @@ class TranscriptFollower:
         log: the Agent's ``stdout.log``; must exist.
         invocation: knows the parser.
         journal: is told the totals, at most once a second.
+        secrets: values that must not stand in the journal, which is never rewritten.
+
+    ``session`` is what the Agent told of itself at its start.
     """
 
-    def __init__(self, log: Path, invocation: AgentInvocation, journal: Journal) -> None:
+    def __init__(
+        self, log: Path, invocation: AgentInvocation, journal: Journal, *, secrets: Mapping[bytes, str] | None = None
+    ) -> None:
         self._log = log
         self._transcript = log.with_name("transcript.jsonl")
         self._reader = EventReader(invocation.new_parser)
         self._journal = journal
+        self._secrets = secrets or {}
         self._gone = threading.Event()
         self._told = AgentUsage()
         self._told_action: str | None = None
@@ -45,6 +52,8 @@ class TranscriptFollower:
         self.usage = AgentUsage()
         self.last_action: str | None = None
         self.last_events: deque[AgentEvent] = deque(maxlen=_LAST_EVENTS)
+        self.session: dict[str, object] = {}
+        self._ended_at: float | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._follow, name="evopolicygym-transcript", daemon=True)
         self._thread.start()
@@ -63,6 +72,11 @@ class TranscriptFollower:
             with self._transcript.open("a", encoding="utf-8") as transcript:
                 self._take(transcript.write, closing_events())
         self._tell(at_once=True)
+
+    def seconds_since_end(self) -> float:
+        """How long ago the Agent said that its work had ended; 0 if it did not, or has said something since."""
+        ended_at = self._ended_at
+        return 0.0 if ended_at is None else time.monotonic() - ended_at
 
     def _follow(self) -> None:
         try:
@@ -88,7 +102,11 @@ class TranscriptFollower:
             line = json.dumps({"time": time.time()} | event.to_json(), allow_nan=False, ensure_ascii=True)
             write(line + "\n")
             self.usage = self.usage.add(event)
-            self.last_action = event.action or self.last_action
+            if event.action:
+                self.last_action = redact_text(event.action, self._secrets)
+            if event.kind == "session_start" and not self.session:
+                self.session = {name: value for name, value in event.to_json().items() if name != "kind"}
+            self._ended_at = time.monotonic() if event.kind == "end" else None
             self.last_events.append(event)
 
     def _tell(self, *, at_once: bool = False) -> None:

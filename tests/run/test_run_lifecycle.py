@@ -45,7 +45,7 @@ def test_an_agent_that_improves_the_policy_finishes_with_its_better_submission(t
     assert result.assessment is not None
     assert result.assessment.score == 5.0
     assert result.assessment.episodes == 4
-    assert event_names(record)[:2] == ["run_started", "agent_started"]
+    assert event_names(record)[:3] == ["run_started", "notice", "agent_started"]
     assert event_names(record)[-1] == "run_committed"
     final = manifest(record)
     assert final["status"] == "finished"

@@ -88,9 +88,9 @@ def test_a_parent_that_is_no_directory_is_a_file_not_found_error(program: Progra
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    source.joinpath(*["d" * 250] * 12).mkdir(parents=True)
+    source.joinpath(*["d" * 250] * 14).mkdir(parents=True)
     (source / "policy.py").write_bytes(b"#\n")
-    source.joinpath(*["d" * 250] * 12, "x").write_bytes(b"")
+    source.joinpath(*["d" * 250] * 14, "x").write_bytes(b"")
     program = Program.from_directory(source)
     parent = tmp_path.joinpath(*["p" * 200] * 5)
     parent.mkdir(parents=True)

@@ -71,6 +71,7 @@ class _Tuning:
         self._reporter = reporter
         self._workspace = workspace
         self._parameters = parameters
+        self._written = parameters.values
         self._sign = -1.0 if status.maximize else 1.0
         self.limits = status.limits
         self._deadline = time.monotonic() + status.seconds - min(RESERVED_SECONDS, status.seconds / 10)
@@ -160,7 +161,10 @@ class _Tuning:
         )
 
     def restore(self, values: Sequence[float]) -> None:
-        """Leave these parameters in ``program/``."""
+        """Leave these parameters in ``program/``; as long as they are the initial ones, the file stays as it was."""
+        if tuple(values) == self._written:
+            return
+        self._written = tuple(values)
         write_json(
             self._workspace / "program" / "params.json",
             self._parameters.with_values(values),
