@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.cli.completion import record_paths, spec_files, submission_names
 from evopolicygym.cli.failures import show_tracebacks
 
 app = typer.Typer(
@@ -46,7 +47,10 @@ Debug = Annotated[
         "--debug", help="Show tracebacks of errors.", callback=show_tracebacks, expose_value=False, is_eager=True
     ),
 ]
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The run spec.", show_default=False)]
+SpecFile = Annotated[
+    Path,
+    typer.Argument(metavar="SPEC.toml", help="The run spec.", show_default=False, autocompletion=spec_files),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -110,13 +114,19 @@ def inspect(
     record: Annotated[
         Path | None,
         typer.Argument(
-            metavar="RUN", help="A Record, or a folder of them; the latest if left out.", show_default=False
+            metavar="RUN",
+            help="A Record, or a folder of them; the latest if left out.",
+            show_default=False,
+            autocompletion=record_paths,
         ),
     ] = None,
     submission: Annotated[
         str | None,
         typer.Argument(
-            metavar="SUBMISSION", help="One Submission, such as submission-000003 or 3.", show_default=False
+            metavar="SUBMISSION",
+            help="One Submission, such as submission-000003 or 3.",
+            show_default=False,
+            autocompletion=submission_names,
         ),
     ] = None,
     diff: Annotated[
@@ -148,7 +158,10 @@ def inspect(
 @app.command()
 def compare(
     records: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Records, and folders of Records.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN…", help="Records, and folders of Records.", show_default=False, autocompletion=record_paths
+        ),
     ],
     against: Annotated[
         str | None,
