@@ -6,8 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from rich.console import RenderableType
+from rich.console import ConsoleDimensions, Group, RenderableType
+from rich.control import Control
 from rich.live import Live
+from rich.text import Text
 
 from evopolicygym.cli.consoles import message_console
 
@@ -37,6 +39,7 @@ class Drawing:
             redirect_stdout=False,
             vertical_overflow="crop",
         )
+        self._size: ConsoleDimensions | None = None
         self._thread = threading.Thread(target=self._draw_until_stopped, name="live-display", daemon=True)
 
     def __enter__(self) -> Self:
@@ -51,11 +54,21 @@ class Drawing:
         self._thread.join(_CLOSE_SECONDS)
         self._live.stop()
 
+    def _start_over_if_resized(self) -> None:
+        """A terminal that changes its width wraps what stands there, so that it cannot be found and redrawn."""
+        size = self._console.size
+        if self._size is not None and size != self._size:
+            self._console.control(Control.home(), Control.clear())
+        self._size = size
+
     def _draw_until_stopped(self) -> None:
         while not self._stop.is_set():
             before = time.thread_time()
             try:
-                self._live.update(self._frame(self._console.width, self._console.height), refresh=True)
+                self._start_over_if_resized()
+                # The cursor rests on a line of its own: an echoed ^C must not wrap a full one and shift the frame.
+                frame = self._frame(self._console.width, self._console.height - 1)
+                self._live.update(Group(frame, Text("")), refresh=True)
             except OSError:  # the terminal is gone; the work is not
                 return
             cost = time.thread_time() - before

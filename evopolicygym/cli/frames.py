@@ -21,11 +21,13 @@ from evopolicygym.run.console import inert_text, score_text
 _NARROW = 64
 # Of a table without borders, between two cells.
 _CELL_PADDING = 2
-_FIXED_LINES = 13
+# Title, place, rule, three bars, the running Evaluation, what is left out, the table's head, the cursor.
+_HEAD_LINES = 10
 _LEAST_ROWS = 3
 _BAR_WIDTH = 32
 _ERRORS_SHOWN = 3
 _GOOD, _BAD, _QUIET, _STRONG = "green", "red", "dim", "bold"
+_GOOD_ENDS = ("handed_off", "finished")
 _PHASES = {
     "preparing": "preparing",
     "agent": "Agent at work",
@@ -54,27 +56,25 @@ def live_frame(
         width, height: of the terminal, in cells.
         now_ns: the Host's monotonic clock.
     """
-    rows = max(_LEAST_ROWS, height - _FIXED_LINES)
-    parts: list[RenderableType] = [_header(view, record, width), _bars(view, width, now_ns)]
+    head: list[RenderableType] = [_header(view, record, width), _bars(view, width, now_ns)]
     if view.running is not None:
-        parts.append(_running_line(view.running, now_ns))
-    if view.submissions:
-        parts.append(submissions_table(view, width=width, limit=rows))
-        parts.append(_curve(view, width))
-    usage, action = _usage(view), _inert(view.last_action or "", 200)
-    if usage or action:
-        parts.append(_agent_line(usage, action))
+        head.append(_running_line(view.running, now_ns))
+    foot: list[RenderableType] = [_curve(view, width)] if view.submissions else []
+    foot.extend(_agent_lines(_usage(view), _inert(view.last_action or "", 200), width))
     if errors:
-        parts.extend(_one_line(error_line(group)) for group in errors[:_ERRORS_SHOWN])
+        foot.extend(_one_line(error_line(group)) for group in errors[:_ERRORS_SHOWN])
         if len(errors) > _ERRORS_SHOWN:
-            parts.append(Text(f"and {len(errors) - _ERRORS_SHOWN} other kinds of Policy errors", style=_QUIET))
+            foot.append(Text(f"and {len(errors) - _ERRORS_SHOWN} other kinds of Policy errors", style=_QUIET))
     elif view.policy_failures:
-        parts.append(_line(f"Policy failures  {_failures(view)}", style=_BAD, width=width))
+        foot.append(_line(f"Policy failures  {_failures(view)}", style=_BAD, width=width))
     if view.last_refusal:
-        parts.append(_line(f"refused ×{view.refusals}  {view.last_refusal}", style="yellow", width=width))
-    parts.extend(_line(f"note  {note}", style=_QUIET, width=width) for note in view.notices[-2:])
-    parts.extend(_line(fault, style=_BAD, width=width) for fault in view.faults[-2:])
-    return Group(*parts)
+        foot.append(_line(f"refused ×{view.refusals}  {view.last_refusal}", style="yellow", width=width))
+    foot.extend(_line(f"note  {note}", style=_QUIET, width=width) for note in view.notices[-2:])
+    foot.extend(_line(fault, style=_BAD, width=width) for fault in view.faults[-2:])
+    if not view.submissions:
+        return Group(*head, *foot)
+    rows = max(_LEAST_ROWS, height - _HEAD_LINES - len(foot))
+    return Group(*head, submissions_table(view, width=width, limit=rows), *foot)
 
 
 def run_summary(
@@ -340,7 +340,7 @@ def _facts(
         agent += f" after {duration_text(view.agent_seconds)}"
     usage = _usage(view)
     facts.append(("Agent", Text(agent + (f"; {usage}" if usage else ""))))
-    if view.agent_message and view.terminal_reason != "finished":
+    if view.agent_message and view.agent_end not in _GOOD_ENDS and view.terminal_reason != "finished":
         facts.append(("", Text(_inert(view.agent_message, 300), style="yellow")))
     if errors:
         lines = [error_line(group, 120) for group in errors[:_ERRORS_SHOWN]]
@@ -420,13 +420,19 @@ def _assessment_fact(view: RunView) -> Text:
     return text
 
 
-def _agent_line(usage: str, action: str) -> Text:
-    """The last action first: it changes, and what is cut off on the right are counts."""
-    line = Text("Agent  ", style=_QUIET, no_wrap=True, overflow="ellipsis")
+def _agent_lines(usage: str, action: str, width: int) -> list[RenderableType]:
+    """One line, or two where one has no room for both."""
+    label = "Agent  "
+    if usage and action and len(label) + len(usage) + 2 + min(len(action), 40) > width:
+        action_line = Text(" " * len(label), no_wrap=True, overflow="ellipsis").append(action, style="cyan")
+        return [*_agent_lines(usage, "", width), action_line]
+    if not usage and not action:
+        return []
+    line = Text(label, style=_QUIET, no_wrap=True, overflow="ellipsis")
     line.append(usage, style="not dim")
     line.append("  " if usage and action else "")
     line.append(action, style="not dim cyan")
-    return line
+    return [line]
 
 
 def _one_line(text: Text) -> Text:
