@@ -22,6 +22,7 @@ from evopolicygym.run.console import inert_text, score_text
 
 _TEXT_WIDTH = 400
 _ROWS_SHOWN = 60
+_DAMAGE_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,11 @@ def record_parts(run: RecordedRun, *, width: int, limit: int | None) -> list[Ren
             submissions_table(view, width=width, limit=limit, changes=run.changes(shown), edits=run.edits),
         )
     if record.damage:
-        parts.append(Group(*(Text(f"damaged  {inert_text(d, _TEXT_WIDTH)}", style="red") for d in record.damage)))
+        damage = record.damage
+        lines = [Text(f"damaged  {inert_text(one, _TEXT_WIDTH)}", style="red") for one in damage[:_DAMAGE_SHOWN]]
+        if len(damage) > _DAMAGE_SHOWN:
+            lines.append(Text(f"and {len(damage) - _DAMAGE_SHOWN} more; --json lists all", style="red"))
+        parts.append(Group(*lines))
     return parts
 
 

@@ -11,7 +11,7 @@ from evopolicygym.analysis.intervals import resamples_for
 from evopolicygym.cli.policy_errors import ErrorGroup, ErrorGroups, feedback_groups
 from evopolicygym.cli.run_view import RunView, SubmissionRow
 from evopolicygym.errors import ProgramError
-from evopolicygym.record import EVENT_TYPES, RunEvent, RunRecord, open_run
+from evopolicygym.record import EVENT_TYPES, RUN_SCHEMA, RunEvent, RunRecord, open_run
 from evopolicygym.record.reader import event_of_line
 from evopolicygym.results import ScoreDirection
 
@@ -192,6 +192,8 @@ def view_of(record: RunRecord) -> RunView:
 
 def _events(record: RunRecord) -> Iterator[RunEvent]:
     size = _size(record)
+    if not size or not _speaks_our_events(record):
+        return
     if size > _READ_JOURNAL_BYTES and record.status == "finished":
         yield from _end_events(record, size)
         return
@@ -199,6 +201,17 @@ def _events(record: RunRecord) -> Iterator[RunEvent]:
     if size > _WHOLE_JOURNAL_BYTES:
         names = tuple(name for name in EVENT_TYPES if not name.endswith("episode_completed"))
     yield from record.events(*names)
+
+
+def _speaks_our_events(record: RunRecord) -> bool:
+    """Whether the journal has the events that we know; that of another kernel may have others, which is no damage."""
+    if record.schema in (None, RUN_SCHEMA):
+        return True
+    first = next(record.lines(), b"")
+    try:
+        return event_of_line(first).name in EVENT_TYPES
+    except ValueError:
+        return False
 
 
 def _end_events(record: RunRecord, size: int) -> Iterator[RunEvent]:
@@ -239,7 +252,7 @@ def _fill_in(view: RunView, record: RunRecord) -> None:
     manifest = record.manifest
     config, benchmark = _table(manifest, "config"), _table(manifest, "benchmark")
     view.terminal_reason = view.terminal_reason or record.terminal_reason
-    view.benchmark_id = view.benchmark_id or _text(benchmark.get("id"))
+    view.benchmark_id = view.benchmark_id or _text(benchmark.get("id")) or _text(manifest.get("benchmark_id"))
     view.program_digest = view.program_digest or _text(_table(manifest, "initial_program").get("digest"))
     view.selected = view.selected or _text(manifest.get("selected_submission_id")) or None
     view.agent = view.agent or _agent_name(_table(manifest, "agent").get("identity"))
@@ -264,6 +277,8 @@ def _fill_in(view: RunView, record: RunRecord) -> None:
         view.faults.append(error)
     if not view.submissions:
         _fill_in_submissions(view, record)
+        if not view.episode_budget and view.published:
+            view.episode_budget = sum(row.episodes for row in view.published) + view.episodes_remaining
     _fill_in_private_phases(view, record)
 
 
