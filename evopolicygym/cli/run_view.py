@@ -248,8 +248,10 @@ class RunView:
         self.validation_split = _text(fields, "split")
         self.validation_episodes = _int(fields, "episodes_per_candidate")
         names = _names(fields, "candidate_submission_ids")
-        self.validation = {name: CandidateRow(name) for name in names}
-        planned = len(names) * (self.validation_episodes or 0)
+        # A Validation that goes on after a resume does not repeat what is complete.
+        self.validation = {name: self.validation.get(name, CandidateRow(name)) for name in names}
+        owed = sum(row.score is None for row in self.validation.values())
+        planned = owed * (self.validation_episodes or 0)
         self.running = Progress("Validation", planned, started_ns=event.monotonic_ns)
 
     def _validation_candidate_completed(self, fields: Fields, _event: RunEvent) -> None:
@@ -289,6 +291,7 @@ class RunView:
     def _run_resumed(self, fields: Fields, _event: RunEvent) -> None:
         self.attempt = _int(fields, "attempt") or self.attempt
         self.running = None
+        self.agent_started_ns = None
         self.terminal_reason = None
         self.interrupted = False
         for row in self.submissions.values():

@@ -1,0 +1,118 @@
+"""``evopolicygym resume``: go on with a Run from its Record."""
+
+import contextlib
+import json
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evopolicygym.cli.consoles import message_console
+from evopolicygym.cli.failures import (
+    EXIT_ENDED_OTHERWISE,
+    EXIT_FINISHED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    complain,
+    ignore_interrupts,
+)
+from evopolicygym.cli.observers import EventLines, Observers, ViewKeeper
+from evopolicygym.cli.recent import remember
+from evopolicygym.cli.run_command import _close, _mode
+from evopolicygym.errors import SpecError
+from evopolicygym.record import RunObserver, open_run
+from evopolicygym.run.console import ConsoleProgress, inert_text
+
+
+def resume_record(
+    path: Path,
+    overrides: Sequence[str],
+    *,
+    add_time_seconds: float,
+    agent_retries: int,
+    select: bool,
+    progress: str | None,
+    as_json: bool,
+) -> int:
+    """Go on with a Run and show what comes of it.
+
+    Returns:
+        The exit code: 0 only if the Run is finished.
+    """
+    from evopolicygym.run import resume
+
+    mode = _mode(progress)
+    if as_json and mode == "json":
+        complain("--json and --progress json both want standard output; choose one")
+        return EXIT_USAGE
+    limits = _limits(overrides)
+    record = open_run(path)
+    keeper = ViewKeeper()
+    for event in record.events():
+        keeper.on_event(event)
+    if keeper.view.terminal_reason == "finished":
+        message_console().print("The Run is finished; there is nothing to resume.")
+    try:
+        with _display(mode, record.path) as display:
+            observers: list[RunObserver] = [keeper]
+            if display is not None:
+                observers.append(display)
+            resume(
+                record.path,
+                overrides=limits,
+                add_time_seconds=add_time_seconds,
+                agent_retries=agent_retries,
+                select=select,
+                observer=Observers(observers),
+            )
+    except KeyboardInterrupt:
+        ignore_interrupts()
+        _close(keeper.view, record.path, mode, as_json)
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    remember(record.path)
+    _close(keeper.view, record.path, mode, as_json)
+    if keeper.view.terminal_reason == "finished":
+        return EXIT_FINISHED
+    detail = keeper.view.agent_message or next(iter(reversed(keeper.view.faults)), "")
+    complain(f"the Run ended: {keeper.view.terminal_reason}" + (f": {inert_text(detail, 500)}" if detail else ""))
+    return EXIT_ENDED_OTHERWISE
+
+
+def _limits(overrides: Sequence[str]) -> dict[str, object]:
+    """``--set`` of limits, by the names that the Run knows them by.
+
+    Raises:
+        SpecError: one is no ``table.key=value`` of a limit.
+    """
+    limits: dict[str, object] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        table, _, name = key.strip().partition(".")
+        if not equals or not name or table not in ("run", "validation", "assessment"):
+            raise SpecError(
+                f"--set {text}: only limits of a Run that has begun can change, as in "
+                "--set run.episode_budget=60 or --set validation.max_candidates=2"
+            )
+        try:
+            limits[name if table == "run" else f"{table}.{name}"] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            limits[name if table == "run" else f"{table}.{name}"] = value
+    return limits
+
+
+@contextlib.contextmanager
+def _display(mode: str, record: Path) -> Iterator[RunObserver | None]:
+    if mode == "live":
+        from evopolicygym.cli.live import LiveProgress
+
+        with LiveProgress(record) as live:
+            for event in open_run(record).events():
+                live.on_event(event)
+            yield live
+    elif mode == "json":
+        yield EventLines(sys.stdout)
+    elif mode == "plain":
+        yield ConsoleProgress(sys.stderr, mode="plain")
+    else:
+        yield None
