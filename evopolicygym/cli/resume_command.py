@@ -1,7 +1,6 @@
 """``evopolicygym resume``: go on with a Run from its Record."""
 
 import contextlib
-import json
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from evopolicygym.cli.failures import (
 from evopolicygym.cli.observers import EventLines, Observers, ViewKeeper
 from evopolicygym.cli.recent import remember
 from evopolicygym.cli.run_command import _close, _mode
+from evopolicygym.cli.settings import load_settings
 from evopolicygym.errors import SpecError
 from evopolicygym.record import RunObserver, open_run
 from evopolicygym.run.console import ConsoleProgress, inert_text
@@ -41,7 +41,9 @@ def resume_record(
     """
     from evopolicygym.run import resume
 
-    mode = _mode(progress)
+    settings = load_settings()
+    settings.set_workers()
+    mode = _mode(progress or settings.display.progress)
     if as_json and mode == "json":
         complain("--json and --progress json both want standard output; choose one")
         return EXIT_USAGE

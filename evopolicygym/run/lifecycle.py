@@ -251,8 +251,11 @@ class _Life:
         return self._commit(manifest, reason)
 
     def notice(self, message: str) -> None:
-        """Journal something that a reader should know."""
-        self._journal.append(events.Notice(message=message))
+        """Journal something that a reader should know; where that fails, it is not known and the Run goes on."""
+        try:
+            self._journal.append(events.Notice(message=message))
+        except RecordError:
+            return  # a journal that fails tells itself at the next decision
 
     def _begin(self) -> dict[str, object]:
         try:
