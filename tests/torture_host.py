@@ -13,6 +13,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from target_benchmark import CONSTANT_POLICY, RIGHT_POLICY, TargetBenchmark
+
 import evopolicygym.record.agent_copy
 import evopolicygym.record.journal
 import evopolicygym.record.mending
@@ -23,7 +25,6 @@ from evopolicygym.agents import CommandAgent
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.record.journal import Journal
 from evopolicygym.run import AssessmentConfig, RunConfig, ValidationConfig, resume, run
-from target_benchmark import CONSTANT_POLICY, RIGHT_POLICY, TargetBenchmark
 
 EPISODE_BUDGET = 16
 MODULES_THAT_WRITE = (
@@ -210,7 +211,7 @@ def in_child(request: dict[str, object]) -> dict[str, object]:
         code = 0
         try:
             answer.write_text(json.dumps(act(request)))
-        except BaseException:
+        except BaseException:  # noqa: BLE001  # the end of a child: it must never go on as its parent
             traceback.print_exc()
             code = 70
         os._exit(code)
@@ -221,7 +222,7 @@ def in_child(request: dict[str, object]) -> dict[str, object]:
 
 if __name__ == "__main__":
     import evopolicygym.run.lifecycle
-    import evopolicygym.run.resumption  # noqa: F401  # loaded once, for all children
+    import evopolicygym.run.resumption  # loaded once, for all children
 
     print("ready", flush=True)
     for line in sys.stdin:

@@ -297,6 +297,21 @@ class RunView:
         for row in self.submissions.values():
             if row.state == "running":
                 row.state = "failed"
+        for text in _names(fields, "overrides"):
+            self._override(*text.split("=", 1))
+
+    def _override(self, limit: str, value: str = "") -> None:
+        """A limit that was changed when the Run was resumed."""
+        if limit == "episode_budget" and value.isdecimal():
+            self.episodes_remaining = max(0, self.episodes_remaining + int(value) - self.episode_budget)
+            self.episode_budget = int(value)
+        elif limit == "max_submissions" and value.isdecimal():
+            self.max_submissions = int(value)
+        elif limit == "agent_timeout_seconds":
+            try:
+                self.agent_timeout_seconds = float(value)
+            except ValueError:
+                return  # a damaged line
 
     def _run_committed(self, fields: Fields, event: RunEvent) -> None:
         self.phase = "ended"

@@ -36,7 +36,7 @@ class ObserverRelay:
     def on_event(self, event: RunEvent) -> None:
         """Queue one event; never waits."""
         with self._changed:
-            if self._dropped or self._closing:
+            if self._closing:
                 return
             behind = len(self._untold) >= MAX_UNTOLD
             if not behind:
@@ -50,7 +50,8 @@ class ObserverRelay:
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join(CLOSE_SECONDS)
+            seconds = 0.0 if self._dropped else CLOSE_SECONDS
+        self._thread.join(seconds)
         if self._thread.is_alive():
             self._drop(f"has not kept up {CLOSE_SECONDS:g} s after the Run's end")
 
@@ -58,7 +59,7 @@ class ObserverRelay:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._untold or self._closing)
-                if not self._untold or self._dropped:
+                if not self._untold:
                     return
                 event = self._untold.popleft()
             try:
@@ -73,6 +74,7 @@ class ObserverRelay:
                 return
             self._dropped = True
             self._untold.clear()
+            self._closing = True
             self._changed.notify()
         try:
             warnings.warn(

@@ -128,7 +128,10 @@ def read_initial(record: RunRecord, progress: RunProgress) -> tuple[Program, tup
     try:
         program = record.initial_program()
         if program.digest != progress.started["program_digest"]:
-            raise RecordError(f"{layout.initial_program}: its digest is {program.digest}, and was another at the start")
+            raise RecordError(
+                f"{layout.initial_program}: its digest is {program.digest}, and {layout.journal.name}:1 tells "
+                f"{progress.started['program_digest']}; one of the two is damaged"
+            )
         folders = sorted(layout.initial_skills.iterdir()) if layout.initial_skills.is_dir() else []
         skills = [AgentSkill.from_directory(folder) for folder in folders]
     except (ProgramError, AgentSkillError, OSError) as error:

@@ -3,8 +3,7 @@
 import importlib
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol, cast
 
@@ -13,7 +12,7 @@ from evopolicygym.authoring import Benchmark
 from evopolicygym.errors import RecordError
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.record import RUN_SCHEMA, RecordLock, RecordWriter, RunObserver, RunRecord, open_run
-from evopolicygym.results import RunResult
+from evopolicygym.results import RunResult, SubmissionResult
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.lifecycle import Standing, ledger_limits, live
 from evopolicygym.run.limits import (
@@ -80,7 +79,7 @@ def resume(
         AgentRunError: the Agent cannot be started here; nothing was changed.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
-    wish = _Wish(benchmark, agent, execution, dict(overrides or {}), add_time_seconds, agent_retries, select)
+    wish = Wish(benchmark, agent, execution, dict(overrides or {}), add_time_seconds, agent_retries, select)
     wish.check()
     record = open_run(path)
     with RecordLock(record.layout) as lock:
@@ -90,7 +89,7 @@ def resume(
         progress, last_seq = read_progress(record)
         if progress.terminal_reason == "finished":
             return _finished(record, progress, lock, last_seq)
-        prepared, standing, chosen = _plan(record, progress, wish)
+        prepared, standing, chosen = plan(record, progress, wish)
         return live(
             prepared,
             standing,
@@ -106,16 +105,19 @@ def resume(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    benchmark: Benchmark | None
-    agent: CodingAgent | None
-    execution: ProcessExecution | None
-    overrides: dict[str, object]
-    add_time_seconds: float
-    agent_retries: int
-    select: bool
+class Wish:
+    """What the caller of :func:`resume` asks for; its arguments, under their names."""
+
+    benchmark: Benchmark | None = None
+    agent: CodingAgent | None = None
+    execution: ProcessExecution | None = None
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    add_time_seconds: float = 0.0
+    agent_retries: int = 0
+    select: bool = False
 
     def check(self) -> None:
+        """Raise ValueError for a number that is none."""
         if not 0 <= self.add_time_seconds < float("inf"):
             raise ValueError(f"add_time_seconds must be a number of seconds >= 0, found {self.add_time_seconds!r}")
         if type(self.agent_retries) is not int or self.agent_retries < 0:
@@ -144,8 +146,12 @@ def _recorded_parts(record: RunRecord) -> RecordedParts | None:
     return cast("RecordedParts", spec.load_spec(record.layout.spec).recorded_parts())
 
 
-def _plan(record: RunRecord, progress: RunProgress, wish: _Wish) -> tuple[PreparedRun, Standing, ProcessExecution]:
-    """Everything that can be checked and planned before anything is written."""
+def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[PreparedRun, Standing, ProcessExecution]:
+    """Everything that can be checked and planned before anything is written or started.
+
+    Raises:
+        RecordError, SpecError, AgentRunError: as :func:`resume`.
+    """
     parts = _recorded_parts(record)
     benchmark = wish.benchmark or (parts.benchmark if parts else None)
     execution = wish.execution or (parts.execution if parts else None)
@@ -156,15 +162,15 @@ def _plan(record: RunRecord, progress: RunProgress, wish: _Wish) -> tuple[Prepar
             f"{' and '.join(f'{name}=…' for name in missing)}"
         )
     config, texts = _limits(record, progress, wish, parts)
-    _refuse_other_benchmark(progress, benchmark)
+    _refuse_other_benchmark(record, progress, benchmark)
     program, skills = read_initial(record, progress)
     published = read_published(record, progress)
     prepared = prepare_in(record.layout, benchmark, config=config, initial_program=program, skills=skills)
     assert progress.started is not None
     if prepared.pool_digest != progress.started["pool_digest"]:
         raise RecordError(
-            f"{record.path}: the Benchmark plans other training Episodes now than when the Run began; its code, its "
-            "arguments or the run seed have changed, so the Run cannot go on"
+            f"{record.layout.journal}:1: the Benchmark plans other training Episodes now than this line tells; its "
+            "code, its arguments or the run seed have changed, so the Run cannot go on"
         )
     start, agent = _start(record, progress, wish, parts, prepared)
     standing = Standing(
@@ -183,7 +189,7 @@ def _plan(record: RunRecord, progress: RunProgress, wish: _Wish) -> tuple[Prepar
 
 
 def _limits(
-    record: RunRecord, progress: RunProgress, wish: _Wish, parts: RecordedParts | None
+    record: RunRecord, progress: RunProgress, wish: Wish, parts: RecordedParts | None
 ) -> tuple[RunConfig, tuple[str, ...]]:
     """The limits from now on, and what of them the journal has to be told."""
     recorded = _recorded_limits(record, parts)
@@ -226,7 +232,7 @@ def _spec_key(key: str) -> str:
     return key if "." in key else f"run.{key}"
 
 
-def _refuse_other_benchmark(progress: RunProgress, benchmark: Benchmark) -> None:
+def _refuse_other_benchmark(record: RunRecord, progress: RunProgress, benchmark: Benchmark) -> None:
     assert progress.started is not None
     spec = benchmark.spec
     for name, now, then in (
@@ -236,11 +242,14 @@ def _refuse_other_benchmark(progress: RunProgress, benchmark: Benchmark) -> None
         ("score direction", spec.score_direction, progress.started["score_direction"]),
     ):
         if now != then:
-            raise RecordError(f"the Run began with another Benchmark: its {name} was {then!r}, and is {now!r} now")
+            raise RecordError(
+                f"{record.layout.journal}:1: the Run began with another Benchmark: its {name} was {then!r}, and is "
+                f"{now!r} now"
+            )
 
 
 def _start(
-    record: RunRecord, progress: RunProgress, wish: _Wish, parts: RecordedParts | None, prepared: PreparedRun
+    record: RunRecord, progress: RunProgress, wish: Wish, parts: RecordedParts | None, prepared: PreparedRun
 ) -> tuple[AgentStart | None, CodingAgent | None]:
     """The Agent's next start, if one is owed and can be made."""
     config = prepared.config
@@ -281,17 +290,28 @@ def _manifest(
     return first_manifest(prepared, agent=agent, execution_facts={}, repeatable=repeatable, started=began)
 
 
-def _finished(record: RunRecord, progress: RunProgress, lock: RecordLock, last_seq: int) -> RunResult:
-    """The result of a Run that needs nothing more, but perhaps the last version of its manifest."""
-    config = _recorded_limits(record, _parts_if_needed(record))
-    config = with_overrides(config, parse_overrides(progress.overrides))
+def finished_result(record: RunRecord, progress: RunProgress) -> tuple[RunResult, tuple[SubmissionResult, ...]]:
+    """The result of a Run that is finished, read back, and all that was published.
+
+    Raises:
+        RecordError: the Record is damaged.
+    """
+    parts = None if isinstance(record.manifest.get("config"), dict) else _recorded_parts(record)
+    try:
+        config = with_overrides(_recorded_limits(record, parts), parse_overrides(progress.overrides))
+    except ValueError as error:
+        raise RecordError(f"{record.layout.journal}: {error}") from error
     published = read_published(record, progress)
     validated = kept_candidates(record.layout, progress, config, published)
     assessed = kept_assessment(record.layout, progress, config, published)
-    result = recorded_result(progress, config, published, validated, assessed)
+    return recorded_result(progress, config, published, validated, assessed), published
+
+
+def _finished(record: RunRecord, progress: RunProgress, lock: RecordLock, last_seq: int) -> RunResult:
+    """Of a Run that needs nothing more, but perhaps the last version of its manifest."""
+    result, published = finished_result(record, progress)
     if record.manifest.get("terminal_reason") != "finished":  # the Host was killed between line and manifest
-        with ExitStack() as stack:
-            writer = stack.enter_context(RecordWriter.reopen(lock, last_seq=last_seq, published=published))
+        with RecordWriter.reopen(lock, last_seq=last_seq, published=published) as writer:
             writer.write_manifest(
                 final_manifest(
                     record.manifest,
@@ -306,7 +326,3 @@ def _finished(record: RunRecord, progress: RunProgress, lock: RecordLock, last_s
                 )
             )
     return result
-
-
-def _parts_if_needed(record: RunRecord) -> RecordedParts | None:
-    return None if isinstance(record.manifest.get("config"), dict) else _recorded_parts(record)
