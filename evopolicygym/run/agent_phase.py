@@ -281,7 +281,7 @@ class AgentPhase:
         said_well = cause == "lived_on" and last is not None and not last.failed
         if cause == "lived_on" and not outside:
             message += f"; it said that it had ended, and lived on for {LIVING_ON_SECONDS:g} s without a word"
-            return end("finished_without_handoff" if said_well else "crashed", message)
+            return end("lived_on" if said_well else "crashed", message)
         if diagnosis is None or diagnosis.reason == "completed":
             reason = "crashed" if returncode else "finished_without_handoff"
             return end(reason, diagnosis.message if diagnosis else message)

@@ -461,8 +461,9 @@ class _Life:
     def _unfinished_reason(self, attempt: AgentAttempt) -> TerminalReason:
         if attempt.reason == "timed_out":
             return "agent_timed_out"
-        well = attempt.returncode == 0 and attempt.reason != "stalled"
-        if not well and attempt.reason != "finished_without_handoff":
+        # One that had said that its work was done, and was ended for living on, has not failed.
+        well = attempt.reason == "lived_on" or (attempt.returncode == 0 and attempt.reason != "stalled")
+        if not well:
             return "agent_failed"
         return "budget_exhausted" if self._limits.exhausted(self._progress.ledger) else "agent_exited"
 
