@@ -22,6 +22,7 @@ from evopolicygym.cli.settings import load_settings
 from evopolicygym.errors import SpecError
 from evopolicygym.record import RunObserver, open_run
 from evopolicygym.run.console import ConsoleProgress, inert_text
+from evopolicygym.spec.models import NO_VALUE
 
 
 def resume_record(
@@ -47,7 +48,7 @@ def resume_record(
     if as_json and mode == "json":
         complain("--json and --progress json both want standard output; choose one")
         return EXIT_USAGE
-    limits = _limits(overrides)
+    limits, parts = _split(overrides)
     record = open_run(path)
     keeper = ViewKeeper()
     for event in record.events():
@@ -62,6 +63,7 @@ def resume_record(
             resume(
                 record.path,
                 overrides=limits,
+                part_overrides=parts,
                 add_time_seconds=add_time_seconds,
                 agent_retries=agent_retries,
                 select=select,
@@ -81,26 +83,35 @@ def resume_record(
     return EXIT_ENDED_OTHERWISE
 
 
-def _limits(overrides: Sequence[str]) -> dict[str, object]:
-    """``--set`` of limits, by the names that the Run knows them by.
+def _split(overrides: Sequence[str]) -> tuple[dict[str, object], list[str]]:
+    """``--set`` of limits, by the names that the Run knows them by; and those of the spec's other parts.
 
     Raises:
-        SpecError: one is no ``table.key=value`` of a limit.
+        SpecError: one is of neither kind.
     """
     limits: dict[str, object] = {}
+    parts: list[str] = []
     for text in overrides:
         key, equals, value = text.partition("=")
         table, _, name = key.strip().partition(".")
-        if not equals or not name or table not in ("run", "validation", "assessment"):
+        if equals and name and table in ("agent", "execution"):
+            parts.append(text.strip())
+        elif equals and name and table in ("run", "validation", "assessment"):
+            limits[name if table == "run" else f"{table}.{name}"] = _value(value)
+        else:
             raise SpecError(
-                f"--set {text}: only limits of a Run that has begun can change, as in "
-                "--set run.episode_budget=60 or --set validation.max_candidates=2"
+                f"--set {text}: of a Run that has begun only limits, Agent and execution can change, as in "
+                "--set run.episode_budget=60 or --set execution.workers=4"
             )
-        try:
-            limits[name if table == "run" else f"{table}.{name}"] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            limits[name if table == "run" else f"{table}.{name}"] = value
-    return limits
+    return limits, parts
+
+
+def _value(text: str) -> object:
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    return None if value == NO_VALUE else value
 
 
 @contextlib.contextmanager

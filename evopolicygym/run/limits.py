@@ -11,14 +11,19 @@ from evopolicygym.record.events import FieldValue
 from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
 
 __all__ = [
+    "PARTS",
     "check_changeable",
     "differing_limits",
     "limits_of_document",
     "override_texts",
+    "overrides_of_parts",
     "parse_overrides",
     "refuse_other_limits",
     "with_overrides",
 ]
+
+PARTS = ("agent.", "execution.")
+"""Tables of a run spec that name no limits and may change all the same, if it is said."""
 
 _TABLES = ("validation", "assessment")
 _FIX_THE_POOL = ("seed", "split", "episode_pool_size")
@@ -85,14 +90,21 @@ def override_texts(config: RunConfig, overrides: Mapping[str, object]) -> tuple[
     return tuple(f"{key}={json.dumps(value)}" for key, value in overrides.items() if current.get(key, MISSING) != value)
 
 
+def overrides_of_parts(texts: Sequence[str]) -> tuple[str, ...]:
+    """Those overrides of the journal that change no limit, but the Agent or the execution."""
+    return tuple(text for text in texts if text.startswith(PARTS))
+
+
 def parse_overrides(texts: Sequence[str]) -> dict[str, object]:
-    """The inverse of :func:`override_texts`; of several for one limit the last counts.
+    """The inverse of :func:`override_texts`; of several for one limit the last counts, other parts are left out.
 
     Raises:
         ValueError: one is no ``key=JSON value``.
     """
     overrides: dict[str, object] = {}
     for text in texts:
+        if text.startswith(PARTS):
+            continue
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise ValueError(f"the override {text!r:.80} has not the form key=value")

@@ -2,7 +2,7 @@
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol, cast
@@ -16,10 +16,12 @@ from evopolicygym.results import RunResult, SubmissionResult
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.lifecycle import Standing, ledger_limits, live
 from evopolicygym.run.limits import (
+    PARTS,
     check_changeable,
     differing_limits,
     limits_of_document,
     override_texts,
+    overrides_of_parts,
     parse_overrides,
     refuse_other_limits,
     with_overrides,
@@ -48,6 +50,7 @@ def resume(
     agent: CodingAgent | None = None,
     execution: ProcessExecution | None = None,
     overrides: Mapping[str, object] | None = None,
+    part_overrides: Sequence[str] = (),
     add_time_seconds: float = 0.0,
     agent_retries: int = 0,
     select: bool = False,
@@ -64,6 +67,8 @@ def resume(
         agent: the Agent for a further start; needed likewise, unless no start is owed.
         execution: where Policies run; needed likewise.
         overrides: limits that change, by name, such as ``{"episode_budget": 60, "validation.max_candidates": 2}``.
+        part_overrides: changes of the Agent or the execution that the Record's ``spec.toml`` names, such as
+            ``"execution.workers=4"``.
         add_time_seconds: more wall-clock time for the Agent, added to ``agent_timeout_seconds``.
         agent_retries: how often the Agent is started once more if it crashes, stalls or cannot reach its model.
         select: hand off the published Submissions with the best training scores; the Agent is not started.
@@ -79,7 +84,16 @@ def resume(
         AgentRunError: the Agent cannot be started here; nothing was changed.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
-    wish = Wish(benchmark, agent, execution, dict(overrides or {}), add_time_seconds, agent_retries, select)
+    wish = Wish(
+        benchmark=benchmark,
+        agent=agent,
+        execution=execution,
+        overrides=dict(overrides or {}),
+        part_overrides=tuple(part_overrides),
+        add_time_seconds=add_time_seconds,
+        agent_retries=agent_retries,
+        select=select,
+    )
     wish.check()
     record = open_run(path)
     with RecordLock(record.layout) as lock:
@@ -112,6 +126,7 @@ class Wish:
     agent: CodingAgent | None = None
     execution: ProcessExecution | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
+    part_overrides: tuple[str, ...] = ()
     add_time_seconds: float = 0.0
     agent_retries: int = 0
     select: bool = False
@@ -122,6 +137,9 @@ class Wish:
             raise ValueError(f"add_time_seconds must be a number of seconds >= 0, found {self.add_time_seconds!r}")
         if type(self.agent_retries) is not int or self.agent_retries < 0:
             raise ValueError(f"agent_retries must be an int >= 0, found {self.agent_retries!r}")
+        for text in self.part_overrides:
+            if not text.startswith(PARTS) or "=" not in text:
+                raise ValueError(f"a part override looks like agent.model=… or execution.workers=…, not {text!r:.80}")
         if self.add_time_seconds and "agent_timeout_seconds" in self.overrides:
             raise ValueError("add_time_seconds and agent_timeout_seconds both change the Agent's time; give one")
 
@@ -138,12 +156,16 @@ class RecordedParts(Protocol):
         ...
 
 
-def _recorded_parts(record: RunRecord) -> RecordedParts | None:
+def _recorded_parts(record: RunRecord, overrides: Sequence[str] = ()) -> RecordedParts | None:
     if not os.path.lexists(record.layout.spec):
+        if overrides:
+            raise RecordError(
+                f"{record.path} has no spec.toml, so {overrides[0]} changes nothing; pass the object itself"
+            )
         return None
     # Run specs belong to a floor above this one; it is loaded by name, as what the specs name is.
     spec = importlib.import_module("evopolicygym.spec")
-    return cast("RecordedParts", spec.load_spec(record.layout.spec).recorded_parts())
+    return cast("RecordedParts", spec.load_spec(record.layout.spec, overrides).recorded_parts())
 
 
 def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[PreparedRun, Standing, ProcessExecution]:
@@ -152,7 +174,7 @@ def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[Prepared
     Raises:
         RecordError, SpecError, AgentRunError: as :func:`resume`.
     """
-    parts = _recorded_parts(record)
+    parts = _recorded_parts(record, (*overrides_of_parts(progress.overrides), *wish.part_overrides))
     benchmark = wish.benchmark or (parts.benchmark if parts else None)
     execution = wish.execution or (parts.execution if parts else None)
     missing = [name for name, part in (("benchmark", benchmark), ("execution", execution)) if part is None]
@@ -215,7 +237,7 @@ def _limits(
         )
     assert progress.started is not None
     refuse_other_limits(config, progress.started, {**before, **wanted})
-    return config, override_texts(recorded, wanted)
+    return config, (*override_texts(recorded, wanted), *wish.part_overrides)
 
 
 def _recorded_limits(record: RunRecord, parts: RecordedParts | None) -> RunConfig:
@@ -274,7 +296,25 @@ def _start(
     text = prepared.task
     if progress.attempts or progress.ledger.submissions:
         text = continued_task_text(text, progress, ledger_limits(config), attempt=number, seconds_left=seconds_left)
-    return plan_start(agent, text, record.layout, attempt=number), agent
+    start = plan_start(agent, text, record.layout, attempt=number)
+    if wish.agent is None:
+        _refuse_other_agent(record, progress, wish, start)
+    return start, agent
+
+
+def _refuse_other_agent(record: RunRecord, progress: RunProgress, wish: Wish, start: AgentStart) -> None:
+    """A Run measures one Agent, unless somebody has said that it goes on with another."""
+    began_with = record.manifest.get("agent")
+    said = any(text.startswith("agent.") for text in (*progress.overrides, *wish.part_overrides))
+    if said or not isinstance(began_with, dict):
+        return
+    identity = start.invocation.identity
+    now = identity if isinstance(identity, str) else dict(identity)
+    if now != began_with.get("identity"):
+        raise RecordError(
+            f"{record.layout.spec}: its Agent is {now}, and the Run began with {began_with.get('identity')}; if it is "
+            "to go on with another, say so, as in --set agent.model=…"
+        )
 
 
 def _manifest(

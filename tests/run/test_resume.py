@@ -428,3 +428,28 @@ def test_a_spec_that_was_edited_in_the_record_is_refused(tmp_path):
     assert done.returncode == 2
     assert "spec.toml: episode_budget is 31 there, and the Run has 30" in done.stderr
     assert command(tmp_path, "resume", "record", "--set", "run.episode_budget=31").returncode == 0
+
+
+def test_another_agent_is_refused_unless_it_is_said(tmp_path):
+    write_spec(tmp_path, DIES)
+    command(tmp_path, "run", "spec.toml")
+    spec = tmp_path / "record/spec.toml"
+    whole = spec.read_text()
+    spec.write_text(whole.replace("[agent]\n", '[agent]\nname = "somebody-else"\n'))
+    done = command(tmp_path, "resume", "record")
+    assert done.returncode == 2
+    assert "'somebody-else'" in done.stderr
+    spec.write_text(whole)
+    done = command(tmp_path, "resume", "record", "--set", "agent.name=somebody-else", "--set", "execution.workers=1")
+    assert done.returncode == 0, done.stderr
+    record = tmp_path / "record"
+    assert manifest(record)["resumed"][0]["overrides"] == ["agent.name=somebody-else", "execution.workers=1"]
+    assert manifest(record)["resumed"][0]["host"]["workers"] == 1
+    assert json.loads((record / "agent/attempt-2/invocation.json").read_text())["identity"]["name"] == "somebody-else"
+
+
+def test_what_cannot_be_set_is_named(tmp_path):
+    _, record = run_scripted(tmp_path, "sys.exit(3)")
+    done = command(tmp_path, "resume", str(record), "--set", "benchmark.length=9")
+    assert done.returncode == 2
+    assert "only limits, Agent and execution can change" in done.stderr
