@@ -126,6 +126,8 @@ def _display(mode: str, record: Path) -> Iterator[RunObserver | None]:
     elif mode == "json":
         yield EventLines(sys.stdout)
     elif mode == "plain":
-        yield ConsoleProgress(sys.stderr, mode="plain")
+        lines = ConsoleProgress(sys.stderr, mode="plain")
+        lines.catch_up(open_run(record).events())
+        yield lines
     else:
         yield None

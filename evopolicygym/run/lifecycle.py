@@ -245,8 +245,6 @@ class _Life:
     def live(self) -> RunResult:
         """From where the Run stands to its end."""
         manifest = self._begin() if self._progress.started is None else self._begin_again()
-        if self._evaluator.facts["execution"] == "unsafe-process":
-            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
         reason = self._live_phases()
         return self._commit(manifest, reason)
 
@@ -308,6 +306,8 @@ class _Life:
                 assessment_episodes=config.assessment.episodes if config.assessment else None,
             )
         )
+        if self._evaluator.facts["execution"] == "unsafe-process":
+            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
         return manifest
 
     def _begin_again(self) -> dict[str, object]:

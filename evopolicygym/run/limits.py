@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, replace
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -133,8 +134,10 @@ def differing_limits(expected: RunConfig, found: RunConfig) -> list[tuple[str, o
     return [(key, one.get(key), other.get(key)) for key in {**one, **other} if one.get(key) != other.get(key)]
 
 
-def refuse_other_limits(config: RunConfig, started: Mapping[str, FieldValue], overrides: Mapping[str, object]) -> None:
-    """See that the limits are those that ``run_started`` tells, but for the ``overrides``.
+def refuse_other_limits(
+    config: RunConfig, started: Mapping[str, FieldValue], overrides: Mapping[str, object], *, source: Path
+) -> None:
+    """See that the limits, which come from ``source``, are those that ``run_started`` tells, but for ``overrides``.
 
     Raises:
         RecordError: others have changed.
@@ -160,7 +163,9 @@ def refuse_other_limits(config: RunConfig, started: Mapping[str, FieldValue], ov
     for key, value in recorded.items():
         told = started.get(names.get(key, key))
         if key not in overrides and value != told:
-            raise RecordError(f"{key} is {value!r} now, and {told!r} in the line run_started of events.jsonl")
+            raise RecordError(
+                f"{source}: {key} is {value!r} there, and {told!r} in events.jsonl:1; one of the two was changed"
+            )
 
 
 def _flat(config: RunConfig) -> Iterator[tuple[str, object]]:

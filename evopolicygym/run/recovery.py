@@ -1,7 +1,7 @@
 """From a Record to where its Run stands: what is kept, read strictly, and named where it is damaged."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evopolicygym.errors import AgentSkillError, ProgramError, RecordError
@@ -9,7 +9,7 @@ from evopolicygym.policy import PolicyValue
 from evopolicygym.policy_json import from_json
 from evopolicygym.program import Program
 from evopolicygym.record import RUN_SCHEMA, RecordLayout, RunRecord, published_submission
-from evopolicygym.record.events import check_fields
+from evopolicygym.record.events import RunEvent, check_fields
 from evopolicygym.record.layout import is_submission_id
 from evopolicygym.results import (
     TERMINAL_REASONS,
@@ -44,20 +44,19 @@ def read_progress(record: RunRecord) -> tuple[RunProgress, int]:
         RecordError: the journal is damaged, which a torn last line is not; the text names the line.
     """
     progress, number = RunProgress(), 0
-    where = record.layout.journal
-    for number, event in enumerate(record.events(), 1):
-        if record.damage:
-            break
+    where, clock = record.layout.journal, 0
+    for number, event in enumerate(_undamaged(record), 1):
         try:
             check_fields(event)
+            # Another Host may be another boot; lines of one Host are written under a lock that takes the time.
+            if event.monotonic_ns < clock and event.name != "run_resumed":
+                raise ValueError("its monotonic_ns lies before that of the line above")
+            clock = event.monotonic_ns
             progress.apply(event)
             if event.name == "evaluation_started":
                 _check_charge(progress)
         except (ValueError, SelectorError) as error:
             raise RecordError(f"{where}:{number}: {error}; the journal is damaged, and the Run cannot go on") from error
-    journal_damage = [damage for damage in record.damage if damage.startswith(where.name)]
-    if journal_damage:
-        raise RecordError(f"{record.path}/{journal_damage[0]}; the journal is damaged, and the Run cannot go on")
     if progress.started is None:
         raise RecordError(
             f"{where}: the Run has never begun, so nothing can go on; remove {record.path} and run it anew"
@@ -67,6 +66,24 @@ def read_progress(record: RunRecord) -> tuple[RunProgress, int]:
     if progress.terminal_reason is not None and progress.terminal_reason not in TERMINAL_REASONS:
         raise RecordError(f"{where}:{number}: {progress.terminal_reason!r} is no terminal reason")
     return progress, number
+
+
+def _undamaged(record: RunRecord) -> Iterator[RunEvent]:
+    """The events of the journal.
+
+    Raises:
+        RecordError: a line is damaged or missing.
+    """
+
+    def refuse_damage() -> None:
+        for damage in record.damage:
+            if damage.startswith(record.layout.journal.name):
+                raise RecordError(f"{record.path}/{damage}; the journal is damaged, and the Run cannot go on")
+
+    for event in record.events():
+        refuse_damage()
+        yield event
+    refuse_damage()
 
 
 def _check_charge(progress: RunProgress) -> None:

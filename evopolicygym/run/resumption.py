@@ -236,7 +236,8 @@ def _limits(
             f"that is said: --set {_spec_key(key)}={value!r}"
         )
     assert progress.started is not None
-    refuse_other_limits(config, progress.started, {**before, **wanted})
+    source = record.layout.manifest if record.manifest else record.layout.spec
+    refuse_other_limits(config, progress.started, {**before, **wanted}, source=source)
     return config, (*override_texts(recorded, wanted), *wish.part_overrides)
 
 
@@ -286,7 +287,8 @@ def _start(
         if progress.agent_ended_unsettled is not None:
             return None, None  # what comes of it is still to be said
         raise RecordError(
-            f"{record.path}: the Agent has used its {config.agent_timeout_seconds:g} s; give it more with "
+            f"{record.path}: the Agent has used its {config.agent_timeout_seconds:g} s ({record.layout.journal.name} "
+            f"tells of {progress.agent_seconds:.1f} s in {len(progress.attempts)} starts); give it more with "
             "--add-time SECONDS (add_time_seconds), or hand off its best Submissions with --select (select=True)"
         )
     agent = wish.agent or (parts.agent() if parts else None)

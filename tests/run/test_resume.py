@@ -183,7 +183,7 @@ def test_a_changed_limit_is_refused_unless_it_is_said_and_then_it_is_recorded(tm
     _, record = run_scripted(tmp_path, DIES, episode_budget=4)
     config = manifest(record)["config"]
     (record / "run.json").write_text(json.dumps(manifest(record) | {"config": config | {"episode_budget": 6}}))
-    with pytest.raises(RecordError, match="episode_budget is 6 now, and 4 in the line run_started"):
+    with pytest.raises(RecordError, match=r"run\.json: episode_budget is 6 there, and 4 in events\.jsonl:1"):
         resumed(record, tmp_path)
     (record / "run.json").write_text(json.dumps(manifest(record) | {"config": config}))
     result = resumed(record, tmp_path, overrides={"episode_budget": 20})
@@ -361,10 +361,10 @@ def test_a_silent_agent_is_stalled(tmp_path):
 
 def test_output_requests_and_evaluations_are_signs_of_life(tmp_path):
     script = """
-for _ in range(3):
+for _ in range(2):
     time.sleep(0.6)
     print("still here", flush=True)
-for _ in range(3):
+for _ in range(2):
     time.sleep(0.6)
     session("status")
 submit("0:2")
@@ -428,6 +428,18 @@ def test_a_spec_that_was_edited_in_the_record_is_refused(tmp_path):
     assert done.returncode == 2
     assert "spec.toml: episode_budget is 31 there, and the Run has 30" in done.stderr
     assert command(tmp_path, "resume", "record", "--set", "run.episode_budget=31").returncode == 0
+
+
+def test_a_damaged_manifest_is_made_anew_from_the_spec(tmp_path):
+    write_spec(tmp_path, DIES)
+    command(tmp_path, "run", "spec.toml")
+    record = tmp_path / "record"
+    (record / "run.json").write_text("{")
+    done = command(tmp_path, "resume", "record")
+    assert done.returncode == 0, done.stderr
+    assert manifest(record)["benchmark"]["id"] == "test/target"
+    assert manifest(record)["config"]["episode_budget"] == 30
+    assert manifest(record)["terminal_reason"] == "finished"
 
 
 def test_another_agent_is_refused_unless_it_is_said(tmp_path):
