@@ -138,6 +138,44 @@ class EchoEnvironment:
         pass
 
 
+@dataclass
+class ShowingBenchmark(_Planned):
+    """Shows ``observations`` one after the other; an action must be the digest of what was shown."""
+
+    observations: list[object]
+    name: str = "showing"
+
+    @property
+    def steps(self) -> int:
+        return len(self.observations)
+
+    def make_environment(self, episode: EpisodeSpec) -> "ShowingEnvironment":
+        return ShowingEnvironment(self.observations)
+
+
+class ShowingEnvironment:
+    def __init__(self, observations: list[object]) -> None:
+        self._observations = observations
+        self._shown = 0
+
+    def reset(self) -> object:
+        return self._observations[0]
+
+    def step(self, action: object) -> Step:
+        if action != digest(self._observations[self._shown]):
+            raise InvalidAction
+        self._shown += 1
+        ended = self._shown == len(self._observations)
+        return Step(None if ended else self._observations[self._shown], 1.0, ended)
+
+    def close(self) -> None:
+        pass
+
+
+def digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
+
 class GlobalRandomBenchmark(_Planned):
     """Leans on the global generators, in every phase; rewards depend on what the Policy draws."""
 

@@ -110,6 +110,55 @@ def run(
 
 
 @app.command()
+def resume(
+    record: Annotated[Path, typer.Argument(metavar="RUN", help="The Record.", show_default=False)],
+    add_time: Annotated[
+        float, typer.Option("--add-time", metavar="SECONDS", min=0, help="Give the Agent more time.")
+    ] = 0.0,
+    agent_retries: Annotated[
+        int,
+        typer.Option(
+            "--agent-retries", min=0, help="Start the Agent again so often if it crashes, stalls or finds no model."
+        ),
+    ] = 0,
+    select: Annotated[
+        bool, typer.Option("--select", help="Hand off the best published Submissions; start no Agent.")
+    ] = False,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a limit, as in --set run.episode_budget=60. Repeatable; it is recorded.",
+            show_default=False,
+        ),
+    ] = None,
+    progress: Annotated[
+        ProgressMode | None,
+        typer.Option(
+            "--progress", help="What to show meanwhile; auto: live on a terminal, else plain.", show_default="auto"
+        ),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Go on with a Run that was interrupted, crashed or ended without being finished."""
+    from evopolicygym.cli.resume_command import resume_record
+
+    raise typer.Exit(
+        resume_record(
+            record,
+            overrides or [],
+            add_time_seconds=add_time,
+            agent_retries=agent_retries,
+            select=select,
+            progress=None if progress is None else progress.value,
+            as_json=json,
+        )
+    )
+
+
+@app.command()
 def inspect(
     record: Annotated[
         Path | None,

@@ -279,8 +279,10 @@ class RunView:
         self.validation_split = _text(fields, "split")
         self.validation_episodes = _int(fields, "episodes_per_candidate")
         names = _names(fields, "candidate_submission_ids")
-        self.validation = {name: CandidateRow(name) for name in names}
-        planned = len(names) * (self.validation_episodes or 0)
+        # A Validation that goes on after a resume does not repeat what is complete.
+        self.validation = {name: self.validation.get(name, CandidateRow(name)) for name in names}
+        owed = sum(row.score is None for row in self.validation.values())
+        planned = owed * (self.validation_episodes or 0)
         self.running = Progress("Validation", planned, started_ns=event.monotonic_ns)
 
     def _validation_candidate_completed(self, fields: Fields, _event: RunEvent) -> None:
@@ -320,11 +322,27 @@ class RunView:
     def _run_resumed(self, fields: Fields, _event: RunEvent) -> None:
         self.attempt = _int(fields, "attempt") or self.attempt
         self.running = None
+        self.agent_started_ns = None
         self.terminal_reason = None
         self.interrupted = False
         for row in self.submissions.values():
             if row.state == "running":
                 row.state = "failed"
+        for text in _names(fields, "overrides"):
+            self._override(*text.split("=", 1))
+
+    def _override(self, limit: str, value: str = "") -> None:
+        """A limit that was changed when the Run was resumed."""
+        if limit == "episode_budget" and value.isdecimal():
+            self.episodes_remaining = max(0, self.episodes_remaining + int(value) - self.episode_budget)
+            self.episode_budget = int(value)
+        elif limit == "max_submissions" and value.isdecimal():
+            self.max_submissions = int(value)
+        elif limit == "agent_timeout_seconds":
+            try:
+                self.agent_timeout_seconds = float(value)
+            except ValueError:
+                return  # a damaged line
 
     def _run_committed(self, fields: Fields, event: RunEvent) -> None:
         self.phase = "ended"

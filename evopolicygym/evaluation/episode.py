@@ -126,7 +126,7 @@ class EpisodeRunner:
             self._close(environment, already_failing=sys.exc_info()[1] is not None)
         if end.template_lost:
             failure = FailureReport("protocol_error", "the Policy killed or stopped the process that serves it")
-        summary = _summary(records, failure)
+        summary = self._summary(records, failure)
         completed = EpisodeCompleted(position, summary, time.monotonic() - began, _diagnostics(failure, end))
         return FinishedEpisode(completed, records.finish())
 
@@ -219,6 +219,16 @@ class EpisodeRunner:
         finally:
             self._clock[0] = 0.0
 
+    def _summary(self, records: RecordWriter, failure: FailureReport | None) -> EpisodeSummary:
+        if failure is not None:
+            return EpisodeSummary("policy_failed", None, records.steps, failure.failure)
+        try:
+            return EpisodeSummary("completed", fsum(records.rewards), records.steps)
+        except OverflowError:
+            raise EvaluationError(
+                f"{self._spec.id}: the rewards of an Episode add up to more than a float holds"
+            ) from None
+
     def _fault(self, call: str, error: Exception) -> EvaluationError:
         trace = "".join(traceback.format_exception(error))
         fault = EvaluationError(f"{self._spec.id}: {call} raised {type_name(error)}: {error}")
@@ -241,12 +251,6 @@ def _seed_globals(seed: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
-
-
-def _summary(records: RecordWriter, failure: FailureReport | None) -> EpisodeSummary:
-    if failure is not None:
-        return EpisodeSummary("policy_failed", None, records.steps, failure.failure)
-    return EpisodeSummary("completed", fsum(records.rewards), records.steps)
 
 
 def _diagnostics(failure: FailureReport | None, end: PolicyEnd) -> EpisodeDiagnostics:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Protocol, Self
 
 from evopolicygym.artifacts import Feedback
@@ -21,7 +19,7 @@ from evopolicygym.evaluation.outcome import EpisodeCompleted, Evaluation, Evalua
 from evopolicygym.evaluation.plan import PlannedEpisode, benchmark_spec
 from evopolicygym.evaluation.worker_pool import NeedsHostError, WorkerPool
 from evopolicygym.execution.launch import PolicyLaunch
-from evopolicygym.execution.scratch import remove_tree
+from evopolicygym.execution.private_directory import PrivateDirectory
 from evopolicygym.policy import type_name
 from evopolicygym.process import Supervisor
 from evopolicygym.program import Program
@@ -90,12 +88,12 @@ class Evaluator:
         self._host: HostStepping | None = None
         self._pool: WorkerPool | None = None
         self._in_host = self._workers == 0 or getattr(benchmark, "environment_process", None) == "host"
-        self._root = Path(tempfile.mkdtemp(prefix="evopolicygym-"))
+        self._root = PrivateDirectory()
         self._own_supervisor = supervisor is None
         try:
             self._supervisor = Supervisor() if supervisor is None else supervisor
         except BaseException:
-            remove_tree(self._root)
+            self._root.close()
             raise
 
     @property
@@ -155,7 +153,7 @@ class Evaluator:
         finally:
             if self._own_supervisor:
                 self._supervisor.close()
-            remove_tree(self._root)
+            self._root.close()
 
     def __enter__(self) -> Self:
         return self
@@ -228,7 +226,7 @@ class Evaluator:
                 _pickled(self._benchmark),
                 self._execution.launch,
                 self._supervisor,
-                self._root,
+                self._root.path,
                 size=self._workers,
                 episode_timeout_seconds=self._episode_timeout_seconds,
                 environment_timeout_seconds=self._environment_timeout_seconds,
@@ -241,7 +239,7 @@ class Evaluator:
                 f"{self._spec.id}: an Environment hangs in this process; no further Episode can be run in it"
             )
         if self._host is None:
-            root = self._root / "host"
+            root = self._root.path / "host"
             root.mkdir(mode=0o700)
             self._host = HostStepping(
                 self._benchmark,

@@ -25,7 +25,7 @@ from evopolicygym.evaluation.encoded_record import RecordFile, RecordWriter
 from evopolicygym.evaluation.episode import EpisodeRunner, FinishedEpisode, encode_context
 from evopolicygym.evaluation.outcome import EvaluationCancelled
 from evopolicygym.evaluation.plan import PlannedEpisode
-from evopolicygym.execution.cores import CoreClaim, claim_core
+from evopolicygym.execution.cores import CorePin
 from evopolicygym.execution.launch import CONTROL_DESCRIPTOR, PolicyLaunch
 from evopolicygym.execution.policy_host import PolicyHost
 from evopolicygym.process import Child, Supervisor
@@ -71,11 +71,10 @@ class HostStepping:
         self._spec = spec
         self._limit = environment_timeout_seconds
         self._clock = [0.0]
-        self._claim: CoreClaim | None = claim_core()
-        core = None if self._claim is None else self._claim.core
+        self._pinned = False
         self._starter = _SupervisedStarter(supervisor, root)
         self._stop_reader, self._stop_writer = os.pipe()
-        self._policies = PolicyHost(launch, root, self._starter, core=core, stop=self._stop_reader)
+        self._policies = PolicyHost(launch, root, self._starter, stop=self._stop_reader)
         self._runner = EpisodeRunner(
             benchmark, spec, self._policies, self._clock, episode_timeout_seconds=episode_timeout_seconds
         )
@@ -91,8 +90,8 @@ class HostStepping:
 
     @property
     def pinned(self) -> bool:
-        """Whether Environments and Policies share one core that nobody else has claimed."""
-        return self._claim is not None
+        """Whether Environments and Policies shared one core that nobody else held, when they were used last."""
+        return self._pinned
 
     @property
     def usable(self) -> bool:
@@ -132,8 +131,6 @@ class HostStepping:
         """End the thread, the template and its files."""
         self._jobs.put(None)
         self._thread.join(0 if self._abandoned else _STOP_SECONDS)
-        if self._claim is not None:
-            self._claim.release()
         with self._closing:
             if self._thread.is_alive():
                 # Left behind in an Environment's call; should it ever come back, it cleans up itself.
@@ -184,16 +181,19 @@ class HostStepping:
         self._notices.clear()
 
     def _serve(self) -> None:
-        if self._claim is not None:
-            self._claim.pin_thread()
+        pin = CorePin()
         while (job := self._jobs.get()) is not None:
+            notice: _Notice = None
             with _global_generators_restored():
                 try:
+                    self._pinned = pin.claim() is not None
                     self._run(job)
-                    self._tell(None)
                 except BaseException as error:  # noqa: BLE001 (carried over to the thread that waits)
-                    self._tell(error)
+                    notice = error
+            pin.release()
             del job
+            self._tell(notice)
+            del notice
         self._policies.close()
         with self._closing:
             if self._closed_by_thread:

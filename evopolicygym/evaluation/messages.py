@@ -2,8 +2,9 @@
 
     Host to worker      BEGIN and two descriptors: a job file (pickled `Job`) and the file for its records
                         EPISODE, position
-    worker to Host      READY, the core it is pinned to or None
-                        FINISHED, FinishedEpisode
+                        REST: there is nothing to do until the next BEGIN
+    worker to Host      READY
+                        FINISHED, FinishedEpisode, the core that it holds or None
                         NEEDS_HOST, why Environments must be stepped in the Host process
                         FAULT, message, traceback
 
@@ -21,9 +22,21 @@ from evopolicygym.evaluation.plan import PlannedEpisode
 from evopolicygym.execution.launch import PolicyLaunch
 from evopolicygym.program import Program
 
-__all__ = ["BEGIN", "EPISODE", "FAULT", "FINISHED", "NEEDS_HOST", "READY", "Job", "MessageReader", "Setup", "send"]
+__all__ = [
+    "BEGIN",
+    "EPISODE",
+    "FAULT",
+    "FINISHED",
+    "NEEDS_HOST",
+    "READY",
+    "REST",
+    "Job",
+    "MessageReader",
+    "Setup",
+    "send",
+]
 
-BEGIN, EPISODE = "begin", "episode"
+BEGIN, EPISODE, REST = "begin", "episode", "rest"
 READY, FINISHED, NEEDS_HOST, FAULT = "ready", "finished", "needs-host", "fault"
 
 _LENGTH = struct.Struct("<I")

@@ -22,7 +22,7 @@ from evopolicygym.evaluation import messages
 from evopolicygym.evaluation.encoded_record import RecordWriter
 from evopolicygym.evaluation.episode import EpisodeRunner, encode_context
 from evopolicygym.evaluation.plan import PlannedEpisode, benchmark_spec
-from evopolicygym.execution.cores import claim_core
+from evopolicygym.execution.cores import CorePin
 from evopolicygym.execution.local_template import start_local_template
 from evopolicygym.execution.policy_host import PolicyHost
 from evopolicygym.policy import type_name
@@ -73,11 +73,9 @@ class _Worker:
         os.set_inheritable(SETUP_DESCRIPTOR, False)
         with open(SETUP_DESCRIPTOR, "rb") as file:
             self._setup: messages.Setup = pickle.load(file)
-        self._claim = claim_core()
-        if self._claim is not None:
-            self._claim.pin_thread()
-        core = None if self._claim is None else self._claim.core
-        self._policies = PolicyHost(self._setup.launch, Path(self._setup.root), start_local_template, core=core)
+        self._pin = CorePin()
+        self._core: int | None = None
+        self._policies = PolicyHost(self._setup.launch, Path(self._setup.root), start_local_template)
         self._compared = False
 
     def serve(self) -> None:
@@ -114,7 +112,7 @@ class _Worker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(_COLLECTION_THRESHOLD)
-        messages.send(self._host, (messages.READY, None if self._claim is None else self._claim.core))
+        messages.send(self._host, (messages.READY,))
         return True
 
     def _serve(self) -> None:
@@ -130,7 +128,10 @@ class _Worker:
                     # The file is shared with other workers, and so is its position: read it by offset.
                     job = pickle.loads(os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0))
                     records = RecordWriter(record_descriptor)
+                    self._core = self._pin.claim()
                     self._policies.load(job.program, self._context)
+            elif message[0] == messages.REST:
+                self._pin.release()
             else:
                 position = message[1]
                 assert isinstance(position, int)
@@ -165,7 +166,7 @@ class _Worker:
                 return
             self._compared = True
         finished = self._runner.run(position, planned, records, made=made)
-        messages.send(self._host, (messages.FINISHED, finished))
+        messages.send(self._host, (messages.FINISHED, finished, self._core))
 
 
 def _state(benchmark: Benchmark) -> Mapping[str, object]:

@@ -48,7 +48,7 @@ class WorkerLink:
     Attributes:
         assigned: positions of the Episodes that it has been given and has not finished, oldest first.
         ready: it has loaded the Benchmark.
-        core: the CPU that it is pinned to, None if to none or not known yet.
+        core: the CPU that it held to itself when it last finished an Episode; None: none.
     """
 
     def __init__(self, setup: messages.Setup, supervisor: Supervisor) -> None:
@@ -102,6 +102,11 @@ class WorkerLink:
         """Tell it of a new Evaluation."""
         self._trim_log()
         messages.send(self._socket, (messages.BEGIN,), (job_file, records.descriptor))
+
+    def rest(self) -> None:
+        """Tell it that the Evaluation is over."""
+        with contextlib.suppress(OSError):  # it has died: the next Evaluation will tell
+            messages.send(self._socket, (messages.REST,))
 
     def assign(self, position: int) -> None:
         """Give it an Episode of the running Evaluation."""

@@ -21,7 +21,7 @@ from evopolicygym.evaluation.outcome import EvaluationCancelled
 from evopolicygym.evaluation.plan import PlannedEpisode
 from evopolicygym.evaluation.worker_link import WorkerLink
 from evopolicygym.execution.launch import PolicyLaunch
-from evopolicygym.process import Supervisor
+from evopolicygym.process import Supervisor, SupervisorLostError
 from evopolicygym.program import Program
 
 __all__ = ["NeedsHostError", "WorkerPool"]
@@ -127,7 +127,10 @@ class WorkerPool:
                 str(self._root / f"worker-{next(self._numbers)}"),
                 self._episode_timeout_seconds,
             )
-            self._workers.append(WorkerLink(setup, self._supervisor))
+            try:
+                self._workers.append(WorkerLink(setup, self._supervisor))
+            except (OSError, SupervisorLostError) as error:
+                raise EvaluationError(f"{self._name}: a worker process cannot be started: {error}") from error
         return self._workers[:count]
 
     def check_environments(self, workers: Sequence[WorkerLink]) -> None:
@@ -174,8 +177,13 @@ class _Dispatch:
         self._files: dict[int, RecordFile] = {}
         self._workers: dict[int, WorkerLink] = {}
         for worker in pool.hire(count):
-            file = RecordFile.create()
-            worker.begin(job_file, file)
+            try:
+                file = RecordFile.create()
+                worker.begin(job_file, file)
+            except BrokenPipeError:
+                raise pool.lost(worker) from None
+            except OSError as error:
+                raise EvaluationError(f"no file for the records of Episodes can be made: {error}") from error
             self._workers[worker.fileno()] = worker
             self._files[worker.fileno()] = file
             self._poller.register(worker.fileno(), select.POLLIN)
@@ -197,6 +205,8 @@ class _Dispatch:
                 self._pool.check_environments(watched)
                 next_watch = time.monotonic() + _WATCH_SECONDS
         self._pool.note_pinned(watched)
+        for worker in watched:
+            worker.rest()
 
     def _attend(self, descriptor: int) -> None:
         worker = self._workers[descriptor]
@@ -206,8 +216,9 @@ class _Dispatch:
         for message in received:
             kind = message[0]
             if kind == messages.FINISHED:
-                finished = message[1]
+                _, finished, core = message
                 assert isinstance(finished, FinishedEpisode)
+                worker.core = core if isinstance(core, int) else None
                 worker.assigned.remove(finished.completed.position)
                 self._episode_seconds = finished.completed.seconds
                 self._left -= 1
@@ -215,8 +226,6 @@ class _Dispatch:
                 self._on_finished(finished, self._files[descriptor])
             elif kind == messages.READY:
                 worker.ready = True
-                core = message[1]
-                worker.core = core if isinstance(core, int) else None
                 self._assign(worker)
             elif kind == messages.NEEDS_HOST:
                 raise NeedsHostError(str(message[1]))

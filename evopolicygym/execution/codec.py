@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 
     from evopolicygym.policy import PolicyValue
 
-__all__ = ["MalformedValueError", "decode", "decode_trusted", "encode", "encode_in_parts", "encode_trusted"]
+__all__ = [
+    "MalformedValueError",
+    "decode",
+    "decode_trusted",
+    "encode",
+    "encode_in_parts",
+    "encode_trusted",
+    "large_tensor_bytes",
+    "tensor_like",
+]
 
 _DTYPES = tuple(DTYPE_BYTES)
 _DTYPE_CODES = {name: code for code, name in enumerate(_DTYPES)}
@@ -134,6 +143,17 @@ def decode_trusted(data: bytes, start: int = 0) -> PolicyValue:
         # A small copy costs less than a view.
         return marshal.loads(data[start + 1 :] if len(data) < _SMALL_BYTES else memoryview(data)[start + 1 :])  # type: ignore[no-any-return]  # as it was encoded
     return _decode_at(data, start, 0, True)[0]
+
+
+def large_tensor_bytes(value: PolicyValue) -> int:
+    """How much data ``value`` holds, if it is a tensor that `encode_in_parts` gives in two parts; else 0."""
+    return len(value.data) if type(value) is TensorValue and len(value.data) >= _SMALL_BYTES else 0
+
+
+def tensor_like(value: PolicyValue, data: bytes) -> TensorValue:
+    """A tensor of the dtype and shape of the tensor ``value``, with ``data`` that came from a trusted process."""
+    assert type(value) is TensorValue
+    return _unchecked_tensor(value.dtype, value.shape, data)
 
 
 def _encode_int(value: int) -> bytes:
@@ -312,9 +332,13 @@ def _tensor(data: bytes, at: int, trusted: bool) -> tuple[PolicyValue, int]:
     content = data[at:end]
     if not trusted:
         return TensorValue(dtype, shape, content), end
+    return _unchecked_tensor(dtype, shape, content), end
+
+
+def _unchecked_tensor(dtype: str, shape: tuple[int, ...], data: bytes) -> TensorValue:
     tensor = object.__new__(TensorValue)
     write = object.__setattr__
     write(tensor, "dtype", dtype)
     write(tensor, "shape", shape)
-    write(tensor, "data", content)
-    return tensor, end
+    write(tensor, "data", data)
+    return tensor

@@ -22,6 +22,7 @@ __all__ = [
     "READ_BYTES",
     "REFUSED",
     "frame",
+    "read_exactly",
     "read_rest",
     "write_blocking",
 ]
@@ -51,16 +52,21 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def read_rest(descriptor: int, data: bytes) -> bytes:
-    """The whole frame, header included, of which a trusted writer's first ``data`` were read; b"" if it breaks off."""
+    """The whole frame, header included, of which a trusted writer's first ``data`` were read."""
     end = int.from_bytes(data[:4], "little") + 4
     if len(data) == end:
         return data
+    return data + read_exactly(descriptor, end - len(data))
+
+
+def read_exactly(descriptor: int, size: int) -> bytes:
+    """The next ``size`` bytes from a trusted writer, fewer only if it breaks off."""
+    data = os.read(descriptor, size)
+    if len(data) == size or not data:
+        return data
     parts = [data]
-    missing = end - len(data)
-    while missing:
-        part = os.read(descriptor, missing)
-        if not part:
-            return b""
+    missing = size - len(data)
+    while missing and (part := os.read(descriptor, missing)):
         parts.append(part)
         missing -= len(part)
     return b"".join(parts)

@@ -40,17 +40,16 @@ class PolicyLaunch:
         fork: fork the template for every Episode; else start a new interpreter for each (slower, same semantics).
     """
 
-    fork: bool = True
+    fork: bool = sys.platform != "darwin"  # system libraries there do not survive a fork
 
-    def command(self, *, root: Path, core: int | None, preload: tuple[str, ...]) -> list[str]:  # noqa: ARG002 (for what derives from it)
+    def command(self, *, root: Path, preload: tuple[str, ...]) -> list[str]:  # noqa: ARG002 (for what derives from it)
         """The argv of a template.
 
         Args:
             root: the directory that will hold ``program`` and ``scratch``.
-            core: the CPU to stay on, None for any.
             preload: modules to import before forking.
         """
-        settings = {"core": core, "fork": self.fork, "preload": preload}
+        settings = {"fork": self.fork, "preload": preload}
         template = Path(__file__).with_name("template.py")
         return [sys.executable, "-P", str(template), str(CONTROL_DESCRIPTOR), marshal.dumps(settings).hex()]
 

@@ -140,17 +140,13 @@ class PolicyHost:
         launch: how to start a template.
         root: an existing private directory, for ``program`` and ``scratch``.
         start: starts the template process.
-        core: the CPU that Policy processes stay on; None for any.
         stop: a descriptor that ends every wait for a Policy, with `StoppedError`, while it is readable.
     """
 
-    def __init__(
-        self, launch: PolicyLaunch, root: Path, start: TemplateStarter, *, core: int | None, stop: int | None = None
-    ) -> None:
+    def __init__(self, launch: PolicyLaunch, root: Path, start: TemplateStarter, *, stop: int | None = None) -> None:
         self._launch = launch
         self._root = root
         self._start = start
-        self._core = core
         self._stop = stop
         hiding = hiding_seconds(root)
         self._copy = ProgramCopy(root / "program", self._compile, hiding)
@@ -165,6 +161,8 @@ class PolicyHost:
         Args:
             program: the Program.
             context: observation space, action space, metadata and environment parameters, each encoded.
+
+        Policy processes stay on the cores that the calling thread may use now.
         """
         preload = modules_to_preload(program)
         if self._template is not None and preload != self._preload:
@@ -174,7 +172,9 @@ class PolicyHost:
         self._copy.hold(program)
         self._copy.renew()
         self._scratch.renew()
-        self._program_request = marshal.dumps((str(self._copy.directory), context, shadowed_names(program)))
+        self._program_request = marshal.dumps(
+            (_allowed_cores(), str(self._copy.directory), context, shadowed_names(program))
+        )
         self._have_template().request(template.PROGRAM, self._program_request)
 
     def prepare(self) -> None:
@@ -228,7 +228,7 @@ class PolicyHost:
         try:
             with there:
                 process = self._start(
-                    self._launch.command(root=self._root, core=self._core, preload=preload),
+                    self._launch.command(root=self._root, preload=preload),
                     self._launch.environment(root=self._root),
                     there.fileno(),
                 )
@@ -310,7 +310,7 @@ class PolicyEpisode:
             StoppedError: it was told to stop.
             EvaluationError: the observation is too large to be sent.
         """
-        # What an Episode's time is spent in: hence the attributes in place of calls, and one system call for each thing.
+        # This is what an Episode's time is spent in: hence no helper functions, and no system call too many.
         remaining = self._remaining
         if remaining <= 0:
             raise self._late("nothing was left for this step")
@@ -545,6 +545,10 @@ class _Template:
                 raise _TemplateLostError
             data += chunk
         return data
+
+
+def _allowed_cores() -> tuple[int, ...]:
+    return tuple(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()
 
 
 def _reported_failure(payload: bytes) -> PolicyFailedError:

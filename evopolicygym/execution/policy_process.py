@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import NoReturn
 
+    from evopolicygym.policy import PolicyValue
+
 __all__ = [
     "compile_program",
     "load_code",
@@ -50,8 +52,9 @@ _MESSAGE_CHARACTERS = 2_000
 _TRACEBACK_CHARACTERS = 20_000
 _FRAMES_MAX = 32
 
-# Descriptors above the channel are closed up to this number; on Linux one system call does it.
-DESCRIPTORS_MAX = 2**31 - 1 if sys.platform == "linux" else 65_536
+# Descriptors above the channel are closed up to this number. The template has closed all that it was not meant to
+# have, and new ones get the lowest numbers that are free.
+_DESCRIPTORS_MAX = 4096
 
 _READY = frames.frame(frames.READY, b"")
 
@@ -177,7 +180,7 @@ def run_policy_process(
             os.dup2(channel[0], CHANNEL_IN, False)
         if channel[1] != CHANNEL_OUT:
             os.dup2(channel[1], CHANNEL_OUT, False)
-        os.closerange(CHANNEL_OUT + 1, DESCRIPTORS_MAX)
+        os.closerange(CHANNEL_OUT + 1, _DESCRIPTORS_MAX)
         os.chdir(directory)
         for name in forgotten:
             del sys.modules[name]
@@ -221,7 +224,8 @@ def _load(
     act = getattr(policy, "act", None)
     if not callable(act):
         raise TypeError(f"make_policy(context) must return an object with a method act, not {type(policy).__name__}")
-    return act
+    found: Callable[[object], object] = act
+    return found
 
 
 def _answer(act: Callable[[object], object]) -> None:
@@ -233,13 +237,22 @@ def _answer(act: Callable[[object], object]) -> None:
     # The streams that the process began with; the Policy may have put others in their place.
     flush_stdout: Callable[[], None] = sys.__stdout__.flush if sys.__stdout__ else _do_nothing
     flush_stderr: Callable[[], None] = sys.__stderr__.flush if sys.__stderr__ else _do_nothing
-    while data := read(CHANNEL_IN, read_bytes):
-        if len(data) >= whole:
-            data = read_rest(CHANNEL_IN, data)
-            read_bytes = max(read_bytes, len(data))  # the next one will come in one piece
-        action = act(decode(data, offset))
+    head = b""  # what stood before the data of the last observation, if that was a large tensor
+    tensor_bytes = 0
+    observation: PolicyValue = None
+    while data := read(CHANNEL_IN, len(head) or read_bytes):
+        if head and data == head:
+            # One more of the same kind: its data are read into their place, and not copied out of a frame.
+            observation = codec.tensor_like(observation, frames.read_exactly(CHANNEL_IN, tensor_bytes))
+        else:
+            if head or len(data) >= whole:
+                data = read_rest(CHANNEL_IN, data)
+            observation = decode(data, offset)
+            tensor_bytes = codec.large_tensor_bytes(observation) if len(data) >= whole else 0
+            head = data[: len(data) - tensor_bytes] if tensor_bytes else b""
+        action = act(observation)
         try:
-            payload = encode(action)  # type: ignore[arg-type]  # this is the check
+            payload = encode(action)
         except (TypeError, ValueError) as error:
             return _refuse(_refusal(action, error))
         if len(payload) >= frames.FRAME_MAX_BYTES:

@@ -23,9 +23,7 @@ class ProgramCopy:
         hiding_seconds: for how long after its making a change may not show.
     """
 
-    def __init__(
-        self, directory: Path, compile_into: Callable[[str, list[str]], None], hiding_seconds: float
-    ) -> None:
+    def __init__(self, directory: Path, compile_into: Callable[[str, list[str]], None], hiding_seconds: float) -> None:
         self.directory = directory
         self._compile_into = compile_into
         self._hiding_seconds = hiding_seconds

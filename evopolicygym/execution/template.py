@@ -8,7 +8,8 @@ started: if a Policy kills the template, the keeper ends all that is left.
 It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a marshalled payload:
 
     COMPILE   write byte code into a fresh copy of a Program; answer: one byte
-    PROGRAM   the directory of the copy, the context, the names that the Program shadows; no answer
+    PROGRAM   the cores to stay on, the directory of the copy, the context, the names that the Program shadows; no
+              answer
     EPISODE   the Policy's seed; carries two descriptors: observations to read, actions to write; the Policy
               process says READY on the second
     END       end the Policy process and all its descendants; answer: ``ANSWER`` and the tails of its output; the
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     class Settings(TypedDict):
         """What a template is told when it is started."""
 
-        core: int | None  # the CPU to stay on
         fork: bool  # else every Policy process is a new interpreter
         preload: tuple[str, ...]  # third-party modules to import
 
@@ -83,6 +83,9 @@ _READ_BYTES = 65_536
 _ANCILLARY_BYTES = _socket.CMSG_SPACE(4 * 2)
 _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 
+# Where no system call closes them all at once, each number costs one.
+_DESCRIPTORS_MAX = 1024 * 1024
+
 # The template keeps its own descriptors at or above this number.
 _OWN_DESCRIPTORS = 16
 
@@ -101,8 +104,6 @@ def main(argv: list[str]) -> None:
     become_subreaper()  # a fork does not inherit it
     _be_first_to_go()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    if settings["core"] is not None:
-        os.sched_setaffinity(0, {settings["core"]})
     if settings["fork"]:
         policy_process.prepare_streams()
         policy_process.preload(settings["preload"])
@@ -189,7 +190,9 @@ class _Template:
             self._compile(*marshal.loads(payload))
             self._control.sendall(COMPILED)
         else:
-            self._directory, self._contexts, self._shadowed = marshal.loads(payload)
+            cores, self._directory, self._contexts, self._shadowed = marshal.loads(payload)
+            if cores:
+                os.sched_setaffinity(0, cores)
             self._code = policy_process.load_code(self._directory)
             self._module = policy_process.make_module(self._directory)
             self._context = policy_process.make_context(self._contexts)
@@ -315,7 +318,6 @@ class _Running:
             self._poller.unregister(descriptor)
             os.close(descriptor)
             self._pidfd = None
-            self._by_itself = True
             self._kill()
         elif not self._read(descriptor):
             self._poller.unregister(descriptor)
@@ -330,7 +332,6 @@ class _Running:
     def end(self) -> bytes:
         """End the process and everything below it; the answer to END."""
         if not self._ended:
-            self._by_itself = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             self._kill()
         if self._pidfd is not None:
             self._poller.unregister(self._pidfd)
@@ -363,8 +364,11 @@ class _Running:
         return bool(data)
 
     def _kill(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
-        _, self._status = os.waitpid(self._pid, 0)
+        ended, self._status = os.waitpid(self._pid, os.WNOHANG)
+        self._by_itself = ended != 0
+        if not self._by_itself:
+            os.kill(self._pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+            _, self._status = os.waitpid(self._pid, 0)
         self._ended = True
         self._survivors = len(kill_descendants())
 
@@ -392,7 +396,7 @@ def _alone(control: int) -> int:
     """
     moved = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, _OWN_DESCRIPTORS)
     os.closerange(3, moved)
-    os.closerange(moved + 1, policy_process.DESCRIPTORS_MAX)
+    os.closerange(moved + 1, min(os.sysconf("SC_OPEN_MAX"), _DESCRIPTORS_MAX))
     return moved
 
 

@@ -5,8 +5,11 @@ from evopolicygym.record.diagnostics import diagnostics_summary, visible_diagnos
 from evopolicygym.record.events import EVENT_TYPES, Event, RunEvent, RunObserver
 from evopolicygym.record.journal import Journal
 from evopolicygym.record.layout import RUN_SCHEMA, RecordLayout
+from evopolicygym.record.lock import RecordLock
 from evopolicygym.record.publication import Publication
 from evopolicygym.record.reader import ArtifactRecord, RecordStatus, RunRecord, SubmissionRecord, open_run
+from evopolicygym.record.relay import ObserverRelay
+from evopolicygym.record.republication import published_submission
 from evopolicygym.record.writer import RecordWriter
 
 __all__ = [
@@ -15,8 +18,10 @@ __all__ = [
     "ArtifactRecord",
     "Event",
     "Journal",
+    "ObserverRelay",
     "Publication",
     "RecordLayout",
+    "RecordLock",
     "RecordStatus",
     "RecordWriter",
     "RunEvent",
@@ -26,5 +31,6 @@ __all__ = [
     "diagnostics_summary",
     "events",
     "open_run",
+    "published_submission",
     "visible_diagnostics",
 ]

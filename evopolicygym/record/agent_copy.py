@@ -9,6 +9,7 @@ take for ever). Nothing is ever read back; file status alone tells a copy that w
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +66,21 @@ class AgentCopy:
         finally:
             if staged.exists():
                 remove_tree(staged)
+        return self.feedback_path(identifier)
+
+    @staticmethod
+    def feedback_path(identifier: str) -> str:
+        """Where the copy's ``feedback.json`` is, from the workspace."""
         return f"{names.FEEDBACK}/{names.SUBMISSIONS}/{identifier}/{names.FEEDBACK_FILE}"
+
+    def put_again(self, identifier: str) -> str:
+        """Like :meth:`put`, while no Agent lives: what stood in its place is removed instead of kept beside it."""
+        path = self.put(identifier)
+        with self._submissions() as folder:
+            for name in os.listdir(folder):  # noqa: PTH208  # a descriptor
+                if name.startswith(f".displaced-{identifier}-"):
+                    _remove_below(folder, name)
+        return path
 
     def _stage(self, identifier: str, staged: Path) -> None:
         source = self._layout.submission(identifier)
@@ -253,3 +268,10 @@ def _unlink_below(folder: int, parts: tuple[str, ...]) -> None:
             _unlink_below(inner, parts[1:])
         finally:
             os.fchmod(inner, 0o555)
+
+
+def _remove_below(folder: int, name: str) -> None:
+    """Remove a directory of the Agent's with all that is in it, following no link; as far as it lets itself."""
+    for _, _, _, descriptor in os.fwalk(name, dir_fd=folder, onerror=None):
+        os.fchmod(descriptor, 0o700)
+    shutil.rmtree(name, ignore_errors=True, dir_fd=folder)

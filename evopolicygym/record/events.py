@@ -1,12 +1,12 @@
 """Every event of a Run's journal, typed: its name, its fields, and whether it is a promise to keep."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, get_args, get_origin, get_type_hints, runtime_checkable
 
-__all__ = ["EVENT_TYPES", "Event", "FieldValue", "RunEvent", "RunObserver", "Scalar"]
+__all__ = ["EVENT_TYPES", "Event", "FieldValue", "RunEvent", "RunObserver", "Scalar", "check_fields"]
 
 Scalar: TypeAlias = bool | int | float | str | None
 FieldValue: TypeAlias = Scalar | tuple[Scalar, ...]
@@ -60,9 +60,9 @@ class RunObserver(Protocol):
     """Somebody who is told every event of a Run, in order, after it was journalled."""
 
     def on_event(self, event: RunEvent) -> None:
-        """Take note of ``event``; called on the Run's own threads, so be quick.
+        """Take note of ``event``; the Run calls this on a thread that waits for nothing else.
 
-        An observer that raises is dropped with a warning, and the Run goes on.
+        An observer that raises, or falls far behind, is dropped with a warning, and the Run goes on.
         """
         ...
 
@@ -250,6 +250,7 @@ class AgentEnded(Event):
     reason: str
     seconds: float
     message: str | None = None
+    resumable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +382,8 @@ class RunResumed(Event):
     name: ClassVar[str] = "run_resumed"
     durable: ClassVar[bool] = True
     attempt: int
+    phase: str
+    overrides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,3 +424,41 @@ _ALL: tuple[type[Event], ...] = (
 )
 
 EVENT_TYPES: Mapping[str, type[Event]] = MappingProxyType({kind.name: kind for kind in _ALL})
+
+
+def check_fields(event: RunEvent) -> None:
+    """See that an event that was read back has every field of its kind, of the right type; unknown events pass.
+
+    Raises:
+        ValueError: it has not; the text says which field.
+    """
+    if event.name not in EVENT_TYPES:
+        return
+    for name, (allowed, required) in _field_types(event.name).items():
+        if name not in event.fields:
+            if required:
+                raise ValueError(f"the event {event.name} has no {name!r}")
+            continue
+        value = event.fields[name]
+        fits = type(value) in allowed or (type(value) is int and float in allowed)
+        if not fits or (isinstance(value, tuple) and not all(isinstance(item, str) for item in value)):
+            raise ValueError(f"the event {event.name} has a wrong {name!r}: {value!r:.80}")
+
+
+@cache
+def _field_types(event_name: str) -> dict[str, tuple[tuple[type, ...], bool]]:
+    """Of each field the exact types that it may have, and whether it must be there; every list is one of texts."""
+    kind = EVENT_TYPES[event_name]
+    hints = get_type_hints(kind)
+    return {
+        field.name: (tuple(get_origin(hint) or hint for hint in _alternatives(hints[field.name])), _is_required(field))
+        for field in fields(kind)
+    }
+
+
+def _alternatives(hint: object) -> tuple[type, ...]:
+    return (hint,) if get_origin(hint) is tuple or isinstance(hint, type) else get_args(hint)
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING

@@ -57,6 +57,7 @@ class Journal:
         self._delivering = threading.Lock()
         self._undelivered: deque[RunEvent] = deque()
         self._observers: list[RunObserver] = []
+        self._fold: Callable[[RunEvent], None] | None = None
 
     @property
     def torn(self) -> bool:
@@ -80,6 +81,8 @@ class Journal:
             run_event = RunEvent(event.name, now, time.monotonic_ns(), fields)
             self._write(_line(self._seq + 1, run_event), event)
             self._seq += 1
+            if self._fold is not None:
+                self._fold(run_event)
             if self._observers:
                 self._undelivered.append(run_event)
         self._deliver()
@@ -120,6 +123,14 @@ class Journal:
         except OSError:
             return  # still torn: told by ``torn``, tried again by the next append
         self._torn = False
+
+    def keep(self, fold: Callable[[RunEvent], None]) -> None:
+        """Fold every later event into a state that is up to date when :meth:`append` returns.
+
+        Args:
+            fold: called under the lock of the journal, so it must be quick, must not raise and not append.
+        """
+        self._fold = fold
 
     def subscribe(self, observer: RunObserver) -> None:
         """Tell ``observer`` of every later event, in the order of the lines.

@@ -195,10 +195,17 @@ class RunRecord:
     @cached_property
     def submissions(self) -> tuple["SubmissionRecord", ...]:
         """Published Submissions, in order."""
-        return tuple(
-            SubmissionRecord(self._layout, identifier, self._document, self._report)
-            for identifier in self._published_ids()
-        )
+        return tuple(map(self.published_as, self._published_ids()))
+
+    def published_as(self, submission_id: str) -> "SubmissionRecord":
+        """The Submission of an id that the caller knows to be published, whatever the manifest says.
+
+        Raises:
+            ValueError: that is no id.
+        """
+        if not is_submission_id(submission_id):
+            raise ValueError(f"{submission_id!r:.80} is no Submission's id")
+        return SubmissionRecord(self._layout, submission_id, self._document, self._report)
 
     def submission(self, submission_id: str) -> "SubmissionRecord":
         """One published Submission.
@@ -577,7 +584,12 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _whole(value: object) -> int | None:

@@ -1,4 +1,4 @@
-"""The one module that writes a Record: created once, published into, committed, closed."""
+"""The one module that writes a Record: created or reopened, published into, committed, closed."""
 
 import fcntl
 import os
@@ -15,6 +15,8 @@ from evopolicygym.record.diagnostics import diagnostics_summary, policy_log, vis
 from evopolicygym.record.events import Notice, SubmissionPublished
 from evopolicygym.record.journal import Journal
 from evopolicygym.record.layout import RecordLayout
+from evopolicygym.record.lock import RecordLock
+from evopolicygym.record.mending import clear_unpublished, cut_torn_line, finish_evictions
 from evopolicygym.record.publication import Publication, bulk_artifacts, feedback_document, program_files
 from evopolicygym.record.retention import BulkArtifact, BulkRetention
 from evopolicygym.record.storage import (
@@ -39,17 +41,19 @@ __all__ = ["RecordWriter"]
 BALLAST_BYTES = 1024 * 1024
 BULK_FEEDBACK_RETENTION_BYTES = 1024 * 1024 * 1024
 
-_OPEN_LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_COPY = "the copy in workspace/feedback could not be written"
 
 
 class RecordWriter:
     """Writes one Run's Record, and holds its lock until :meth:`close`.
 
-    Made by :meth:`create`. The journal may be appended to from any thread; everything else is called by one
-    thread at a time.
+    Made by :meth:`create` or :meth:`reopen`. The journal may be appended to from any thread; everything else is
+    called by one thread at a time.
     """
 
-    def __init__(self, layout: RecordLayout, lock: int, journal: Journal, bulk_feedback_retention_bytes: int) -> None:
+    def __init__(
+        self, layout: RecordLayout, lock: RecordLock, journal: Journal, bulk_feedback_retention_bytes: int
+    ) -> None:
         self._layout = layout
         self._lock = lock
         self._journal = journal
@@ -93,24 +97,85 @@ class RecordWriter:
     @classmethod
     def _begin(cls, layout: RecordLayout, bulk_feedback_retention_bytes: int) -> "RecordWriter":
         layout.root.chmod(0o700)
-        lock = _locked(layout.lock)
-        journal: Journal | None = None
+        lock = RecordLock(layout)
         try:
-            # Random bytes: zeros would take no space on a file system that compresses.
-            replace_file(layout.ballast, os.urandom(BALLAST_BYTES))
+            _reserve_space(layout)
             replace_file(layout.journal, b"")
             layout.submissions.mkdir()
             sync_directory(layout.root)
             sync_directory(layout.root.parent)
-            journal = Journal(layout.journal, free_space=lambda: _drop_ballast(layout))
-            # Readers try this lock to tell a running Run; they never touch the one that owners compete for.
-            fcntl.flock(journal.fileno(), fcntl.LOCK_EX)
+            return cls(layout, lock, _open_journal(layout, last_seq=0), bulk_feedback_retention_bytes)
         except BaseException:
-            if journal is not None:
-                journal.close()
-            os.close(lock)
+            lock.release()
             raise
-        return cls(layout, lock, journal, bulk_feedback_retention_bytes)
+
+    @classmethod
+    def reopen(
+        cls,
+        lock: RecordLock,
+        *,
+        last_seq: int,
+        published: Sequence[SubmissionResult],
+        bulk_feedback_retention_bytes: int = BULK_FEEDBACK_RETENTION_BYTES,
+    ) -> "RecordWriter":
+        """Go on with a Record whose last writer is gone, and mend what it left half done.
+
+        A torn last line is cut off, a Submission's tree without its line is set aside, what was only staged is
+        removed, and the Agent's copies of what was published are made again.
+
+        Args:
+            lock: of this Record; the writer owns it from now on, also if this raises.
+            last_seq: number of the last whole line of the journal.
+            published: every Submission that has its line, in order, without the artifacts that are gone.
+            bulk_feedback_retention_bytes: bulk artifacts beyond this are evicted, oldest first.
+
+        Raises:
+            RecordError: it cannot be written, say for want of space; nothing that was promised is touched.
+        """
+        layout = lock.layout
+        try:
+            try:
+                _reserve_space(layout)
+                cut_torn_line(layout.journal)
+                clear_unpublished(layout, {submission.submission_id for submission in published})
+                journal = _open_journal(layout, last_seq=last_seq)
+            except OSError as error:
+                raise RecordError(f"{layout.root}: it cannot be reopened: {error.strerror or error}") from error
+            writer = cls(layout, lock, journal, bulk_feedback_retention_bytes)
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            writer._take_up(published)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    def _take_up(self, published: Sequence[SubmissionResult]) -> None:
+        for submission in published:
+            identifier = submission.submission_id
+            try:
+                evicted = finish_evictions(self._layout.submission(identifier))
+            except OSError as error:
+                raise _not_written(self._layout.submission(identifier), "the eviction", error) from error
+            gone = {artifact.name for artifact in evicted}
+            self._published.append(identifier)
+            self._retention.evicted[identifier] = evicted
+            self._retention.add(
+                [a for a in bulk_artifacts(identifier, submission.feedback.artifacts) if a.name not in gone]
+            )
+        for submission in published:
+            try:
+                self._agent_copy.put_again(submission.submission_id)
+            except OSError as error:
+                self._notice(f"{submission.submission_id}: {_NO_COPY}: {error.strerror or error}")
+        if published:
+            try:
+                self._put_latest(published[-1])
+            except OSError as error:
+                self._notice(f"{published[-1].submission_id}: {_NO_COPY}: {error.strerror or error}")
+            self._evict(published[-1].submission_id)
 
     @property
     def path(self) -> Path:
@@ -292,20 +357,23 @@ class RecordWriter:
         feedback_path: str | None = None
         try:
             feedback_path = self._agent_copy.put(identifier)
-            latest = {
-                "submission_id": identifier,
-                "program_digest": submission.program_digest,
-                "score": submission.feedback.score,
-                "episodes_remaining": submission.episodes_remaining,
-                "feedback": feedback_path,
-            }
-            self._agent_copy.put_latest(json_document(latest))
+            self._put_latest(submission)
             for damaged in self._agent_copy.damaged(self._published):
                 self._agent_copy.put(damaged)
         except OSError as error:
-            what = "a copy in workspace/feedback" if feedback_path else "the copy in workspace/feedback"
-            self._notice(f"{identifier}: {what} could not be written: {error.strerror or error}")
+            what = "a copy in workspace/feedback could not be written" if feedback_path else _NO_COPY
+            self._notice(f"{identifier}: {what}: {error.strerror or error}")
         return feedback_path
+
+    def _put_latest(self, submission: SubmissionResult) -> None:
+        latest = {
+            "submission_id": submission.submission_id,
+            "program_digest": submission.program_digest,
+            "score": submission.feedback.score,
+            "episodes_remaining": submission.episodes_remaining,
+            "feedback": AgentCopy.feedback_path(submission.submission_id),
+        }
+        self._agent_copy.put_latest(json_document(latest))
 
     def _evict(self, newest: str) -> None:
         for identifier, leaving in self._retention.overdue(newest).items():
@@ -341,6 +409,11 @@ class RecordWriter:
         except OSError as error:
             raise _not_written(path, "the manifest", error) from error
 
+    def discard(self) -> None:
+        """Remove the whole Record, of a Run that never began, and close."""
+        self.close()
+        remove_tree(self._layout.root)
+
     def close(self) -> None:
         """Give up the lock and the space in reserve; nothing can be written afterwards. Idempotent."""
         if self._closed:
@@ -348,7 +421,7 @@ class RecordWriter:
         self._closed = True
         _drop_ballast(self._layout)
         self._journal.close()
-        os.close(self._lock)
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -362,17 +435,23 @@ def _summarised_indices(submission: SubmissionResult) -> tuple[int, ...]:
     return submission.episode_indices if submission.episodes else ()
 
 
-def _locked(path: Path) -> int:
-    descriptor = os.open(path, _OPEN_LOCK, 0o600)
+def _reserve_space(layout: RecordLayout) -> None:
+    if layout.ballast.is_file() and layout.ballast.stat().st_size == BALLAST_BYTES:
+        return
+    # Random bytes: zeros would take no space on a file system that compresses.
+    replace_file(layout.ballast, os.urandom(BALLAST_BYTES))
+
+
+def _open_journal(layout: RecordLayout, *, last_seq: int) -> Journal:
+    journal = Journal(layout.journal, last_seq=last_seq, free_space=lambda: _drop_ballast(layout))
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise RecordError(f"{path.parent} is in use by another process") from None
+        # Readers try this lock to tell a running Run; they never touch the one that owners compete for, and hold
+        # this one for a moment only.
+        fcntl.flock(journal.fileno(), fcntl.LOCK_EX)
     except BaseException:
-        os.close(descriptor)
+        journal.close()
         raise
-    return descriptor
+    return journal
 
 
 def _drop_ballast(layout: RecordLayout) -> bool:

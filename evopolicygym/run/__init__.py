@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
     from evopolicygym.run.console import ConsoleProgress
     from evopolicygym.run.lifecycle import run, run_with_spec
+    from evopolicygym.run.resumption import resume
 
 __all__ = [
     "AssessmentConfig",
@@ -27,6 +28,7 @@ __all__ = [
     "ValidationCandidateResult",
     "ValidationConfig",
     "ValidationResult",
+    "resume",
     "run",
     "run_with_spec",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "ValidationCandidateResult": "evopolicygym.results",
     "ValidationConfig": "evopolicygym.run.config",
     "ValidationResult": "evopolicygym.results",
+    "resume": "evopolicygym.run.resumption",
     "run": "evopolicygym.run.lifecycle",
     "run_with_spec": "evopolicygym.run.lifecycle",
 }

@@ -6,21 +6,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from evopolicygym.agents import AgentExit, AgentInvocation, AgentTask, AgentUsage
-from evopolicygym.errors import AgentRunError
+from evopolicygym.agents import AgentDiagnosis, AgentExit
+from evopolicygym.errors import AgentRunError, RecordError
 from evopolicygym.process import Child, Supervisor, describe_returncode
 from evopolicygym.record import RecordWriter, events
 from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_text, secret_values
+from evopolicygym.run.idleness import IdleWatch, WatchedSession
 from evopolicygym.run.interruption import BackgroundCall, Interruption, wait_readable
 from evopolicygym.run.launch import AgentLaunch, plan_launch
+from evopolicygym.run.preparation import AgentStart
 from evopolicygym.run.transcript import TranscriptFollower
-from evopolicygym.session import Gateway, Session
+from evopolicygym.session import Gateway
 
-__all__ = ["AgentPhase", "PhaseEnd"]
+__all__ = ["AgentClock", "AgentPhase", "PhaseEnd"]
 
 FINISH_GRACE_SECONDS = 10.0
 """How long an Agent may go on after a successful ``finish``."""
@@ -35,7 +37,9 @@ DRAIN_SECONDS = 15.0
 
 _TAIL_BYTES = 16 * 1024
 
-Cause: TypeAlias = Literal["handed_off", "exited", "lived_on", "timed_out", "interrupted", "fault", "not_started"]
+Cause: TypeAlias = Literal[
+    "handed_off", "exited", "lived_on", "timed_out", "stalled", "interrupted", "fault", "not_started"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,7 @@ class PhaseEnd:
         reason: why the process ended, in the provider's or our own word.
         message: the same for people.
         resumable: whether the reason lies outside the Agent's work (usage limit, log-in, overload, network).
-        usage: totals of what it did.
-        passed_names: names of the variables it was given.
-        clean: whether its process ended without a failure of its own.
-        session: what it told of itself at its start, such as its version.
+        told: what it told of itself at its start, such as its version.
     """
 
     cause: Cause
@@ -61,23 +62,20 @@ class PhaseEnd:
     reason: str
     message: str
     resumable: bool = False
-    usage: AgentUsage = field(default_factory=AgentUsage)
-    passed_names: tuple[str, ...] = ()
-    clean: bool = False
-    session: Mapping[str, object] = field(default_factory=dict)
+    told: Mapping[str, object] = field(default_factory=dict)
 
 
 class AgentPhase:
     """One start of the Agent.
 
     Args:
-        writer: the Record; ``agent/instructions.md`` is there.
+        writer: the Record.
         supervisor: starts and ends the process tree.
         session: what the Agent talks to.
-        task: the task.
-        invocation: how the Agent is started.
+        start: which start this is, with what task.
         interruption: signals at the Host.
-        clock: the Agent's wall-clock time; it starts with :meth:`run`.
+        clock: the Agent's wall-clock time; it runs during :meth:`run`.
+        idle_timeout_seconds: how long the Agent may be silent; None for ever.
     """
 
     def __init__(
@@ -85,35 +83,44 @@ class AgentPhase:
         *,
         writer: RecordWriter,
         supervisor: Supervisor,
-        session: Session,
-        task: AgentTask,
-        invocation: AgentInvocation,
+        session: WatchedSession,
+        start: AgentStart,
         interruption: Interruption,
         clock: "AgentClock",
+        idle_timeout_seconds: float | None,
     ) -> None:
         self._writer = writer
         self._supervisor = supervisor
         self._session = session
-        self._task = task
-        self._invocation = invocation
+        self._attempt = start.attempt
+        self._start_of = start
+        self._invocation = start.invocation
         self._interruption = interruption
         self._clock = clock
-        self._folder = writer.layout.agent()
+        self._idle_timeout_seconds = idle_timeout_seconds
+        self._folder = writer.layout.agent(start.attempt)
 
     def run(self) -> PhaseEnd:
-        """Run the phase; when this returns, the Session is closed and no process of the Agent exists."""
+        """Run the phase; when this returns or raises, the Session is closed and no process of the Agent exists.
+
+        Raises:
+            RecordError: the Record cannot be written.
+            OSError: a socket or a descriptor cannot be had.
+        """
+        self._write("instructions.md", self._start_of.instructions)
         with ExitStack() as stack:
             gateway = stack.enter_context(Gateway(self._session))
             state = stack.enter_context(_private_directory())
             try:
                 launch = self._plan(gateway.socket_path, state)
-                self._clock.start()
+                self._write_invocation(launch)
                 child = self._start(launch)
             except (OSError, AgentRunError) as error:
                 self._session.close()
                 why = (isinstance(error, OSError) and error.strerror) or error
                 message = f"{self._invocation.command[0]} could not be started: {why}"
                 return self._journalled(PhaseEnd("not_started", None, 0.0, "not_started", message))
+            stack.callback(self._clock.stop)
             secrets = secret_values(launch.secrets)
             follower = TranscriptFollower(
                 self._folder / "stdout.log", self._invocation, self._writer.journal, secrets=secrets
@@ -122,18 +129,38 @@ class AgentPhase:
                 cause = self._serve(child, follower)
             finally:
                 returncode = self._stop(child)
-                seconds = self._clock.elapsed()
-            closing = self._invocation.closing_events
-            follower.finish(None if closing is None else lambda: closing(state))
-            end = self._explain(cause, returncode, seconds, follower, launch)
+                seconds = self._clock.stop()
+                closing = self._invocation.closing_events
+                untold = follower.finish(None if closing is None else lambda: closing(state))
+            if untold is not None:
+                self._notice(f"the transcript of the Agent is incomplete: {untold}")
+            end = self._explain(cause, returncode, seconds, follower)
+            end = replace(end, message=redact_text(end.message, secrets), told=follower.session)
             self._redact(secrets)
         return self._journalled(end)
+
+    def _write(self, name: str, text: str) -> None:
+        self._writer.write_text(f"{self._folder.relative_to(self._writer.path).as_posix()}/{name}", text)
+
+    def _write_invocation(self, launch: AgentLaunch) -> None:
+        invocation = self._invocation
+        identity = invocation.identity
+        facts = {
+            "command": list(invocation.recorded_command),
+            "identity": identity if isinstance(identity, str) else dict(identity),
+            "inherited_environment": list(invocation.inherited_environment),
+            "set_environment": sorted(invocation.environment),
+            "environment_names": list(launch.passed_names),
+            "task_delivery": invocation.task_delivery,
+            "stdout_media_type": invocation.stdout_media_type,
+        }
+        self._writer.write_json(f"{self._folder.relative_to(self._writer.path).as_posix()}/invocation.json", facts)
 
     def _plan(self, socket_path: Path, state: Path) -> AgentLaunch:
         prepare = self._invocation.prepare_state
         return plan_launch(
             self._invocation,
-            self._task,
+            self._start_of.task,
             task_file=self._folder / "instructions.md",
             host_environment=os.environ,
             session_environment={
@@ -151,33 +178,53 @@ class AgentPhase:
             new_log = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             stdout = stack.enter_context(_opened(self._folder / "stdout.log", new_log))
             stderr = stack.enter_context(_opened(self._folder / "stderr.log", new_log))
-            child = self._supervisor.start(
-                launch.argv,
-                env=launch.environment,
-                cwd=self._writer.layout.workspace,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
+            self._clock.start()
+            try:
+                child = self._supervisor.start(
+                    launch.argv,
+                    env=launch.environment,
+                    cwd=self._writer.layout.workspace,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                )
+            except BaseException:
+                self._clock.stop()
+                raise
+        try:
+            self._writer.journal.append(
+                events.AgentStarted(
+                    attempt=self._attempt, command=self._invocation.recorded_command, process_id=child.pid
+                )
             )
-        self._writer.journal.append(
-            events.AgentStarted(attempt=1, command=self._invocation.recorded_command, process_id=child.pid)
-        )
+        except BaseException:
+            self._clock.stop()
+            self._session.close()
+            child.kill_tree()
+            raise
         return child
 
     def _serve(self, child: Child, follower: TranscriptFollower) -> Cause:
         watched = [child.fileno(), self._session.fileno(), self._interruption.fileno()]
-        ready = wait_readable(watched, min(self._clock.remaining(), LOOK_SECONDS))
-        while not ready and self._clock.remaining() and not self._lives_on(follower):
-            ready = wait_readable(watched, min(self._clock.remaining(), LOOK_SECONDS))
-        if self._interruption.noted:
-            return "interrupted"
-        if self._session.fault is not None:
-            return "fault"
-        if self._session.finished.is_set():
-            wait_readable([child.fileno(), self._interruption.fileno()], FINISH_GRACE_SECONDS)
-            return "interrupted" if self._interruption.noted else "handed_off"
-        if not ready:
-            return "lived_on" if self._clock.remaining() else "timed_out"
+        idle = self._idle_watch()
+        while True:
+            look_seconds = LOOK_SECONDS if idle is None else min(LOOK_SECONDS, idle.look_seconds)
+            ready = wait_readable(watched, min(self._clock.remaining(), look_seconds))
+            if self._interruption.noted:
+                return "interrupted"
+            if self._session.fault is not None:
+                return "fault"
+            if self._session.finished.is_set():
+                wait_readable([child.fileno(), self._interruption.fileno()], FINISH_GRACE_SECONDS)
+                return "interrupted" if self._interruption.noted else "handed_off"
+            if child.fileno() in ready:
+                break
+            if not self._clock.remaining():
+                return "timed_out"
+            if self._lives_on(follower):
+                return "lived_on"
+            if idle is not None and idle.is_over():
+                return "stalled"
         # What the Agent left behind may submit no more; an Evaluation that runs is still its own.
         self._session.close()
         child.kill_tree()
@@ -186,6 +233,12 @@ class AgentPhase:
     def _lives_on(self, follower: TranscriptFollower) -> bool:
         """Whether it said long ago that it had ended. While an Evaluation runs, it may be waiting for that."""
         return follower.seconds_since_end() > LIVING_ON_SECONDS and self._session.state.running is None
+
+    def _idle_watch(self) -> IdleWatch | None:
+        if self._idle_timeout_seconds is None:
+            return None
+        logs = [self._folder / "stdout.log", self._folder / "stderr.log"]
+        return IdleWatch(self._idle_timeout_seconds, logs, self._session)
 
     def _drain(self) -> Cause:
         remaining = self._clock.remaining()
@@ -205,86 +258,111 @@ class AgentPhase:
         self._session.drain(DRAIN_SECONDS)
         return returncode
 
-    def _explain(
-        self, cause: Cause, returncode: int, seconds: float, follower: TranscriptFollower, launch: AgentLaunch
-    ) -> PhaseEnd:
-        reason: str = cause
+    def _explain(self, cause: Cause, returncode: int, seconds: float, follower: TranscriptFollower) -> PhaseEnd:
+        def end(reason: str, message: str, *, resumable: bool = False) -> PhaseEnd:
+            return PhaseEnd(cause, returncode, seconds, reason, message, resumable)
+
         message = describe_returncode(returncode)
-        resumable = False
         last = follower.last_events[-1] if follower.last_events else None
         fault = self._session.fault
         if fault is not None:
-            message = f"{type(fault).__name__}: {fault}"
-        elif cause == "timed_out" and last is not None and last.kind == "error":
-            message += f"; its last words: {last.action}"
-        elif cause == "lived_on":
-            message += f"; it said that it had ended, and lived on for {LIVING_ON_SECONDS:g} s without a word"
-        elif cause == "exited" and self._invocation.diagnose is not None:
-            diagnosis = self._invocation.diagnose(
-                AgentExit(
-                    returncode=returncode,
-                    events=tuple(follower.last_events),
-                    stderr_tail=_tail(self._folder / "stderr.log"),
-                    stdout_tail=_tail(self._folder / "stdout.log"),
-                )
-            )
-            if diagnosis is not None:
-                reason, message, resumable = diagnosis.reason, diagnosis.message, diagnosis.resumable
+            return end(cause, f"{type(fault).__name__}: {fault}")
+        if cause == "timed_out" and last is not None and last.kind == "error":
+            return end(cause, f"{message}; its last words: {last.action}")
+        if cause not in ("exited", "lived_on", "stalled"):
+            return end(cause, message)
+        diagnosis = self._diagnose(returncode, follower)
+        outside = diagnosis is not None and diagnosis.resumable
+        if cause == "stalled":
+            silence = f"no output and no Session request for {self._idle_timeout_seconds:g} s"
+            if diagnosis is not None and outside:  # what it said last tells why it fell silent
+                return end(diagnosis.reason, f"{diagnosis.message}; then {silence}", resumable=True)
+            return end("stalled", silence)
         said_well = cause == "lived_on" and last is not None and not last.failed
-        return PhaseEnd(
-            cause,
-            returncode,
-            seconds,
-            reason,
-            redact_text(message, secret_values(launch.secrets)),
-            resumable,
-            follower.usage,
-            launch.passed_names,
-            clean=returncode == 0 or said_well,
-            session=follower.session,
+        if cause == "lived_on" and not outside:
+            message += f"; it said that it had ended, and lived on for {LIVING_ON_SECONDS:g} s without a word"
+            return end("lived_on" if said_well else "crashed", message)
+        if diagnosis is None or diagnosis.reason == "completed":
+            reason = "crashed" if returncode else "finished_without_handoff"
+            return end(reason, diagnosis.message if diagnosis else message)
+        return end(diagnosis.reason, diagnosis.message, resumable=outside)
+
+    def _diagnose(self, returncode: int, follower: TranscriptFollower) -> AgentDiagnosis | None:
+        if self._invocation.diagnose is None:
+            return None
+        return self._invocation.diagnose(
+            AgentExit(
+                returncode=returncode,
+                events=tuple(follower.last_events),
+                stderr_tail=_tail(self._folder / "stderr.log"),
+                stdout_tail=_tail(self._folder / "stdout.log"),
+            )
         )
 
     def _redact(self, secrets: Mapping[bytes, str]) -> None:
-        for name in ("stdout.log", "stderr.log", "transcript.jsonl"):
-            redact_file(self._folder / name, secrets)
-        found = files_with_secrets(self._writer.layout.workspace, secrets)
+        layout = self._writer.layout
+        try:
+            # Earlier attempts, too: a Host that was killed has not come to this.
+            for folder in [layout.agent(attempt) for attempt in range(1, self._attempt + 1)]:
+                for name in ("stdout.log", "stderr.log", "transcript.jsonl"):
+                    if (folder / name).is_file():
+                        redact_file(folder / name, secrets)
+        except OSError as error:
+            self._notice(f"the Agent's logs may hold secrets; they could not be redacted: {error.strerror or error}")
+        found = files_with_secrets(layout.workspace, secrets)
         if found:
             shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            self._writer.journal.append(
-                events.Notice(message=f"the workspace holds a secret that was passed on to the Agent: {shown}")
-            )
+            self._notice(f"the workspace holds a secret that was passed on to the Agent: {shown}")
+
+    def _notice(self, message: str) -> None:
+        try:
+            self._writer.journal.append(events.Notice(message=message))
+        except RecordError:
+            return  # what it tells of ends no Run; a journal that fails tells itself at the next decision
 
     def _journalled(self, end: PhaseEnd) -> PhaseEnd:
         self._writer.journal.append(
             events.AgentEnded(
-                attempt=1,
+                attempt=self._attempt,
                 returncode=end.returncode,
                 reason=end.reason,
                 seconds=end.seconds,
                 message=end.message,
+                resumable=end.resumable,
             )
         )
         return end
 
 
 class AgentClock:
-    """The Agent's wall-clock time."""
+    """The Agent's wall-clock time over all its starts.
 
-    def __init__(self, seconds: float) -> None:
+    Args:
+        seconds: the limit.
+        used: what earlier starts have used of it.
+    """
+
+    def __init__(self, seconds: float, *, used: float = 0.0) -> None:
         self._seconds = seconds
+        self._used = used
         self._started: float | None = None
 
     def start(self) -> None:
         """The time runs from now on."""
         self._started = time.monotonic()
 
-    def elapsed(self) -> float:
-        """Seconds since the start, 0 before it."""
-        return 0.0 if self._started is None else time.monotonic() - self._started
+    def stop(self) -> float:
+        """The time stands still; the seconds since :meth:`start`, 0 if it did not run."""
+        if self._started is None:
+            return 0.0
+        ran, self._started = time.monotonic() - self._started, None
+        self._used += ran
+        return ran
 
     def remaining(self) -> float:
         """Seconds left, >= 0."""
-        return max(self._seconds - self.elapsed(), 0.0)
+        running = 0.0 if self._started is None else time.monotonic() - self._started
+        return max(self._seconds - self._used - running, 0.0)
 
 
 @contextmanager

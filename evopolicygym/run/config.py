@@ -80,6 +80,8 @@ class RunConfig:
     """Policy time of one Episode, in seconds."""
     agent_timeout_seconds: Seconds = 3600.0
     """Wall-clock time of the Agent process, in seconds."""
+    agent_idle_timeout_seconds: Seconds | None = None
+    """Longest silence of the Agent (no output, no request, no Evaluation), in seconds; None: no limit."""
     validation: ValidationConfig | None = None
     """Private selection, or None."""
     assessment: AssessmentConfig | None = None

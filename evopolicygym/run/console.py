@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 from evopolicygym.record.events import FieldValue, RunEvent
@@ -57,6 +57,13 @@ class ConsoleProgress:
                 self._write_line(event, line)
             elif self._redraws and event.name.endswith("episode_completed"):
                 self._draw_status(event)
+
+    def catch_up(self, events: Iterable[RunEvent]) -> None:
+        """Take in, without a word, what happened before: the lines of a resumed Run go on from there."""
+        for event in events:
+            write = _LINES.get(event.name)
+            if write is not None:
+                write(self, event.fields)
 
     def _write_line(self, event: RunEvent, line: str) -> None:
         seconds = max(0, event.monotonic_ns - (self._started_ns or 0)) // 1_000_000_000

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from evopolicygym.evaluation import Cancellation, EpisodeCompleted, EvaluationCancelled, Evaluator
 from evopolicygym.program import Program
@@ -21,6 +21,7 @@ class SessionDesk:
         writer: its Record.
         evaluator: warm workers.
         seconds_remaining: the Agent's remaining wall-clock time.
+        published: what was published before, in order.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class SessionDesk:
         writer: RecordWriter,
         evaluator: Evaluator,
         seconds_remaining: Callable[[], float],
+        published: Sequence[SubmissionResult] = (),
     ) -> None:
         self._prepared = prepared
         self._writer = writer
@@ -36,8 +38,7 @@ class SessionDesk:
         self._publishing = threading.Lock()
         self._sealed = False
         self._seconds_remaining = seconds_remaining
-        self.submissions: list[SubmissionResult] = []
-        self.seconds: dict[str, float] = {}
+        self.submissions = list(published)
 
     def capture_program(self) -> Program:
         """A snapshot of ``workspace/program``; a ProgramError says why there is none."""
@@ -89,15 +90,13 @@ class SessionDesk:
         with self._publishing:
             if self._sealed or cancellation.cancelled:
                 raise EvaluationCancelled
-            seconds = time.monotonic() - started
             publication = self._writer.publish(
                 submission,
                 evaluation.diagnostics,
                 policy_diagnostics=self._prepared.config.policy_diagnostics,
-                seconds=seconds,
+                seconds=time.monotonic() - started,
             )
             self.submissions.append(submission)
-            self.seconds[submission_id] = seconds
         return {
             "submission_id": submission_id,
             "program_digest": program.digest,
@@ -113,6 +112,11 @@ class SessionDesk:
         """From now on nothing is published; waits for a publication that has begun."""
         with self._publishing:
             self._sealed = True
+
+    def unseal(self) -> None:
+        """Another start of the Agent may publish."""
+        with self._publishing:
+            self._sealed = False
 
 
 def _episode_event(submission_id: str, indices: tuple[int, ...], episode: EpisodeCompleted) -> events.Event:

@@ -1,40 +1,64 @@
 """One Run's life: prepare, Agent phase, selection, Assessment, commit."""
 
+import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import evopolicygym
-from evopolicygym.agents import AgentTask, CodingAgent
+from evopolicygym.agents import CodingAgent
 from evopolicygym.analysis import run_diagnostics
 from evopolicygym.authoring import Benchmark
-from evopolicygym.errors import BenchmarkError, EvaluationError
+from evopolicygym.errors import AgentRunError, BenchmarkError, EvaluationError, RecordError
 from evopolicygym.evaluation import Evaluator
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.process import Supervisor
 from evopolicygym.program import Program
-from evopolicygym.record import RUN_SCHEMA, RecordWriter, RunObserver, events
-from evopolicygym.results import RunResult, SubmissionResult, TerminalReason
-from evopolicygym.run.agent_phase import AgentClock, AgentPhase, PhaseEnd
+from evopolicygym.record import RUN_SCHEMA, ObserverRelay, RecordWriter, RunObserver, events
+from evopolicygym.results import (
+    AssessmentResult,
+    RunResult,
+    SubmissionResult,
+    TerminalReason,
+    ValidationCandidateResult,
+    ValidationResult,
+)
+from evopolicygym.run.agent_phase import AgentClock, AgentPhase
 from evopolicygym.run.config import RunConfig
 from evopolicygym.run.desk import SessionDesk
-from evopolicygym.run.interruption import Interruption
+from evopolicygym.run.idleness import WatchedSession
+from evopolicygym.run.interruption import Interruption, wait_readable
 from evopolicygym.run.manifest import (
+    agent_facts,
     assessment_report,
     final_manifest,
     first_manifest,
+    measured_report,
+    resumed_manifest,
     seed_strength,
     validation_report,
 )
-from evopolicygym.run.outcome import Outcome
-from evopolicygym.run.preparation import PreparedRun, prepare
+from evopolicygym.run.preparation import AgentStart, PreparedRun, plan_start, prepare
 from evopolicygym.run.private_phases import PrivateEvaluations, RunInterrupted
+from evopolicygym.run.progress import AgentAttempt, RunProgress
 from evopolicygym.run.selection import best_submissions
-from evopolicygym.session import LedgerLimits, LedgerState, Session
+from evopolicygym.run.task import continued_task_text
+from evopolicygym.session import LedgerLimits
 from evopolicygym.skills import AgentSkill
 
-__all__ = ["run", "run_with_spec"]
+__all__ = ["Standing", "ledger_limits", "live", "run", "run_with_spec"]
+
+RETRY_SECONDS: Mapping[str, float] = {
+    "crashed": 1.0,
+    "failed": 1.0,
+    "stalled": 1.0,
+    "overloaded": 60.0,
+    "network": 60.0,
+}
+"""After which ends an Agent is worth another start at once, and how long to wait before it."""
 
 
 def run(
@@ -58,7 +82,7 @@ def run(
         record_to: the Record's directory; it must not exist, its parent is made if missing.
         config: limits and choices; defaults to ``RunConfig()``.
         skills: instructions that the Agent finds in its workspace.
-        observer: is told every event of the journal.
+        observer: is told every event of the journal, on a thread of its own.
 
     Returns:
         The result; the same, and more, stands in the Record.
@@ -67,7 +91,8 @@ def run(
         TypeError, ValueError: an argument is wrong; nothing was written.
         AgentRunError: the Agent cannot be started here; nothing was written.
         BenchmarkError: the Benchmark breaks its contract; nothing was written.
-        RecordError: ``record_to`` exists, or the Record cannot be written.
+        RecordError: ``record_to`` exists, or the Record cannot be written. What was promised to the Agent is in it,
+            and :func:`~evopolicygym.run.resume` goes on with it.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
     return run_with_spec(
@@ -96,102 +121,164 @@ def run_with_spec(
     spec_document: Mapping[str, object] | None,
 ) -> RunResult:
     """:func:`run`, with the resolved run spec that the Record keeps as ``spec.toml`` (None: there is none)."""
-    prepared = prepare(initial_program, benchmark, agent=agent, record_to=record_to, config=config, skills=skills)
+    prepared, start = prepare(
+        initial_program, benchmark, agent=agent, record_to=record_to, config=config, skills=skills
+    )
+    return live(
+        prepared,
+        Standing(start=start, agent=agent, spec_document=spec_document),
+        execution=execution,
+        open_writer=lambda: RecordWriter.create(
+            prepared.record_to, bulk_feedback_retention_bytes=prepared.config.bulk_feedback_retention_bytes
+        ),
+        observer=observer,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """From where a Host process goes on with a Run, and how; by default from the very beginning.
+
+    Args:
+        progress: what has happened.
+        manifest: what ``run.json`` says.
+        published: the published Submissions, in order.
+        validated: candidates whose Validation is complete, by id.
+        assessed: the Assessment, if it is complete.
+        start: how the Agent is started next; None if no start is owed.
+        agent: makes further starts.
+        agent_retries: how many more, should it fail.
+        select: hand off the best published Submissions instead of starting the Agent.
+        overrides: limits that change now, as ``"key=JSON value"``.
+        spec_document: the run spec for a new Record.
+    """
+
+    progress: RunProgress = field(default_factory=RunProgress)
+    manifest: Mapping[str, object] = field(default_factory=dict)
+    published: tuple[SubmissionResult, ...] = ()
+    validated: Mapping[str, ValidationCandidateResult] = field(default_factory=dict)
+    assessed: AssessmentResult | None = None
+    start: AgentStart | None = None
+    agent: CodingAgent | None = None
+    agent_retries: int = 0
+    select: bool = False
+    overrides: tuple[str, ...] = ()
+    spec_document: Mapping[str, object] | None = None
+
+
+def live(
+    prepared: PreparedRun,
+    standing: Standing,
+    *,
+    execution: ProcessExecution,
+    open_writer: Callable[[], RecordWriter],
+    observer: RunObserver | None,
+) -> RunResult:
+    """Go on with a Run from where it stands to its end.
+
+    Raises:
+        RecordError: the Record cannot be written any more.
+        KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
+    """
     with (
         Interruption() as interruption,
         Supervisor() as supervisor,
         Evaluator(
-            benchmark,
+            prepared.benchmark,
             execution,
             episode_timeout_seconds=prepared.config.episode_timeout_seconds,
             environment_timeout_seconds=prepared.config.environment_timeout_seconds,
             supervisor=supervisor,
             on_notice=lambda message: life.notice(message),  # called by evaluate() only, when there is a life
         ) as evaluator,
-        RecordWriter.create(
-            prepared.record_to, bulk_feedback_retention_bytes=prepared.config.bulk_feedback_retention_bytes
-        ) as writer,
+        open_writer() as writer,
+        _observed(writer, observer),
     ):
-        if observer is not None:
-            writer.journal.subscribe(observer)
-        life = _Life(prepared, writer, evaluator, supervisor, interruption, spec_document)
+        life = _Life(prepared, standing, writer, evaluator, supervisor, interruption)
         result = life.live()
     if result.terminal_reason == "interrupted":
         raise KeyboardInterrupt
     return result
 
 
+@contextmanager
+def _observed(writer: RecordWriter, observer: RunObserver | None) -> Iterator[None]:
+    if observer is None:
+        yield
+        return
+    relay = ObserverRelay(observer)
+    writer.journal.subscribe(relay)
+    try:
+        yield
+    finally:
+        relay.close()
+
+
 class _Life:
     def __init__(
         self,
         prepared: PreparedRun,
+        standing: Standing,
         writer: RecordWriter,
         evaluator: Evaluator,
         supervisor: Supervisor,
         interruption: Interruption,
-        spec_document: Mapping[str, object] | None,
     ) -> None:
         self._prepared = prepared
         self._config = prepared.config
+        self._standing = standing
+        self._progress = standing.progress
         self._writer = writer
         self._journal = writer.journal
+        self._journal.keep(self._progress.apply)
         self._evaluator = evaluator
         self._supervisor = supervisor
         self._interruption = interruption
-        self._spec_document = spec_document
-        self._clock = AgentClock(self._config.agent_timeout_seconds)
-        self._desk = SessionDesk(prepared, writer, evaluator, self._clock.remaining)
-        self._limits = _ledger_limits(prepared.config)
-        self._episodes_spent = 0
+        self._clock = AgentClock(self._config.agent_timeout_seconds, used=self._progress.agent_seconds)
+        self._desk = SessionDesk(prepared, writer, evaluator, self._clock.remaining, standing.published)
+        self._limits = ledger_limits(prepared.config)
+        self._retries_left = standing.agent_retries
+        self._error: str | None = None
+        self._agent_told: Mapping[str, object] = {}
+        self._validation: ValidationResult | None = None
+        self._assessment = standing.assessed
 
     def live(self) -> RunResult:
-        """The whole life, from the first file to the last."""
-        first = self._open_record()
-        if self._evaluator.facts["execution"] == "unsafe-process":
-            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
-        with self._open_session() as session:
-            self._journal.subscribe(session)
-            phase_end = self._agent_phase(session)
-            outcome = self._outcome_of(phase_end, session.state)
-            self._episodes_spent = self._config.episode_budget - self._limits.episodes_remaining(session.state)
-        if outcome.candidates:
-            try:
-                self._select(outcome)
-                self._assess(outcome)
-            except RunInterrupted:
-                outcome.terminal_reason = "interrupted"
-                self._note_interruption("assessment" if outcome.selected else "validation")
-        return self._commit(first, phase_end, outcome)
+        """From where the Run stands to its end."""
+        manifest = self._begin() if self._progress.started is None else self._begin_again()
+        reason = self._live_phases()
+        return self._commit(manifest, reason)
 
     def notice(self, message: str) -> None:
-        """Journal something that a reader should know."""
-        self._journal.append(events.Notice(message=message))
+        """Journal something that a reader should know; where that fails, it is not known and the Run goes on."""
+        try:
+            self._journal.append(events.Notice(message=message))
+        except RecordError:
+            return  # a journal that fails tells itself at the next decision
+
+    def _begin(self) -> dict[str, object]:
+        try:
+            return self._open_record()
+        except BaseException:
+            if self._progress.started is None:
+                self._writer.discard()  # nothing has happened yet that a Record could tell
+            raise
 
     def _open_record(self) -> dict[str, object]:
-        prepared, config = self._prepared, self._config
-        started = datetime.now(UTC)
+        prepared, config, start = self._prepared, self._config, self._standing.start
+        assert start is not None
+        began = datetime.now(UTC)
         self._writer.write_initial(prepared.initial_program, prepared.skills)
-        self._writer.write_text("agent/instructions.md", prepared.invocation.instructions or prepared.task)
-        self._writer.write_json(
-            "agent/invocation.json",
-            {
-                "command": list(prepared.invocation.recorded_command),
-                "identity": _plain(prepared.invocation.identity),
-                "inherited_environment": list(prepared.invocation.inherited_environment),
-                "set_environment": sorted(prepared.invocation.environment),
-                "task_delivery": prepared.invocation.task_delivery,
-                "stdout_media_type": prepared.invocation.stdout_media_type,
-            },
-        )
-        if self._spec_document is not None:
+        if self._standing.spec_document is not None:
             import tomli_w
 
-            self._writer.write_text("spec.toml", tomli_w.dumps(dict(self._spec_document)))
+            self._writer.write_text("spec.toml", tomli_w.dumps(dict(self._standing.spec_document)))
         manifest = first_manifest(
             prepared,
+            agent=agent_facts(start.invocation),
             execution_facts=self._evaluator.facts,
-            repeatable=self._spec_document is not None,
-            started=started,
+            repeatable=self._standing.spec_document is not None,
+            started=began,
         )
         self._writer.write_manifest(manifest)
         assert config.max_submissions is not None
@@ -203,7 +290,7 @@ class _Life:
                 benchmark_id=prepared.spec.id,
                 environment_digest=prepared.spec.environment_digest,
                 program_digest=prepared.initial_program.digest,
-                agent=prepared.invocation.name,
+                agent=start.invocation.name,
                 split=config.split,
                 seed_strength=seed_strength(config.seed),
                 pool_size=config.episode_pool_size,
@@ -220,58 +307,168 @@ class _Life:
                 assessment_episodes=config.assessment.episodes if config.assessment else None,
             )
         )
+        if self._evaluator.facts["execution"] == "unsafe-process":
+            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
         return manifest
 
-    def _open_session(self) -> Session:
-        return Session(
+    def _begin_again(self) -> dict[str, object]:
+        attempt = self._progress.hosts + 1
+        phase = self._progress.next_phase(has_assessment=self._config.assessment is not None)
+        manifest = resumed_manifest(
+            self._standing.manifest,
+            self._prepared,
+            attempt=attempt,
+            phase=phase,
+            overrides=self._standing.overrides,
+            execution_facts=self._evaluator.facts,
+            now=datetime.now(UTC),
+        )
+        # First the manifest: with the line alone, a reader would find a Run that has ended and goes on.
+        self._writer.write_manifest(manifest)
+        self._journal.append(events.RunResumed(attempt=attempt, phase=phase, overrides=self._standing.overrides))
+        return manifest
+
+    def _live_phases(self) -> TerminalReason:
+        phases: tuple[tuple[str, Callable[[], TerminalReason | None], TerminalReason], ...] = (
+            ("agent", self._hand_off, "evaluation_failed"),
+            ("validation", self._select, "validation_failed"),
+            ("assessment", self._assess, "assessment_failed"),
+        )
+        for name, phase, when_failed in phases:
+            try:
+                reason = phase()
+            except RunInterrupted:
+                self._note_interruption(name)
+                return "interrupted"
+            except (EvaluationError, BenchmarkError, RecordError, OSError) as error:
+                self._error = f"{type(error).__name__}: {error}"
+                self._note_failure(when_failed, self._error)
+                return when_failed
+            if reason is not None:
+                return reason
+        return "finished"
+
+    def _note_failure(self, reason: TerminalReason, message: str) -> None:
+        if reason == "validation_failed":
+            self._journal.append(events.ValidationFailed(message=message))
+        elif reason == "assessment_failed":
+            self._journal.append(events.AssessmentFailed(message=message))
+
+    def _note_interruption(self, phase: str) -> None:
+        number = self._interruption.signal
+        name = signal.Signals(number).name if number is not None else "unknown"
+        self._journal.append(events.Interrupted(phase=phase, signal=name))
+
+    # The Agent phase: until something is handed off, or nothing more can be done for it.
+
+    def _hand_off(self) -> TerminalReason | None:
+        if self._progress.ledger.candidates:
+            return None
+        if self._standing.select:
+            self._hand_off_best()
+            return None
+        ended = self._progress.agent_ended_unsettled
+        if ended is not None and (self._host_may_hand_off(ended) or self._standing.start is None):
+            return self._settle(ended)
+        start = self._standing.start
+        while start is not None:
+            self._run_agent(start)
+            attempt = self._progress.last_attempt
+            assert attempt is not None
+            if attempt.reason == "interrupted":
+                raise RunInterrupted
+            if attempt.reason == "fault":
+                self._error = attempt.message
+                return "evaluation_failed"
+            if self._progress.ledger.candidates:
+                return None
+            start = self._next_start(attempt)
+        attempt = self._progress.last_attempt
+        assert attempt is not None
+        return self._settle(attempt)
+
+    def _run_agent(self, start: AgentStart) -> None:
+        with WatchedSession(
             self._limits,
             self._desk,
+            state=self._progress.ledger,
             workspace=self._writer.layout.workspace,
             primary_metric=self._prepared.spec.primary_metric,
             score_direction=self._prepared.spec.score_direction,
-        )
+        ) as session:
+            self._desk.unseal()
+            self._journal.subscribe(session)
+            phase = AgentPhase(
+                writer=self._writer,
+                supervisor=self._supervisor,
+                session=session,
+                start=start,
+                interruption=self._interruption,
+                clock=self._clock,
+                idle_timeout_seconds=self._config.agent_idle_timeout_seconds,
+            )
+            try:
+                self._agent_told = phase.run().told or self._agent_told
+            finally:
+                self._desk.seal()
+                self._journal.unsubscribe(session)
 
-    def _agent_phase(self, session: Session) -> PhaseEnd:
-        phase = AgentPhase(
-            writer=self._writer,
-            supervisor=self._supervisor,
-            session=session,
-            task=AgentTask(self._prepared.task),
-            invocation=self._prepared.invocation,
-            interruption=self._interruption,
-            clock=self._clock,
+    def _next_start(self, attempt: AgentAttempt) -> AgentStart | None:
+        agent, wait = self._standing.agent, RETRY_SECONDS.get(attempt.reason)
+        if wait is None or agent is None or not self._retries_left or not self._clock.remaining():
+            return None
+        self._retries_left -= 1
+        self.notice(f"the Agent ended ({attempt.reason}) and is started again in {wait:g} s")
+        wait_readable([self._interruption.fileno()], wait)
+        if self._interruption.noted:
+            raise RunInterrupted
+        number = attempt.attempt + 1
+        text = continued_task_text(
+            self._prepared.task,
+            self._progress,
+            self._limits,
+            attempt=number,
+            seconds_left=self._clock.remaining(),
         )
         try:
-            return phase.run()
-        finally:
-            self._desk.seal()
+            return plan_start(agent, text, self._writer.layout, attempt=number)
+        except AgentRunError as error:
+            self.notice(f"the Agent cannot be started again: {error}")
+            return None
 
-    def _outcome_of(self, phase_end: PhaseEnd, ledger: LedgerState) -> Outcome:
-        if phase_end.cause == "interrupted":
-            self._note_interruption("agent")
-            return Outcome("interrupted", candidates=ledger.candidates)
-        if phase_end.cause == "fault":
-            return Outcome("evaluation_failed", error=phase_end.message)
-        if ledger.candidates:
-            return Outcome("finished", candidates=ledger.candidates, handed_off_by="agent")
-        reason = self._unfinished_reason(phase_end, ledger)
-        if self._config.when_unfinished == "discard" or phase_end.resumable or not self._desk.submissions:
-            return Outcome(reason)
+    def _settle(self, attempt: AgentAttempt) -> TerminalReason | None:
+        """What comes of an Agent that has ended without a hand-off."""
+        if self._host_may_hand_off(attempt):
+            self._hand_off_best()
+            return None
+        return self._unfinished_reason(attempt)
+
+    def _host_may_hand_off(self, attempt: AgentAttempt) -> bool:
+        return (
+            self._config.when_unfinished == "select"
+            and not attempt.resumable
+            and attempt.reason not in ("interrupted", "fault")
+            and bool(self._desk.submissions)
+        )
+
+    def _hand_off_best(self) -> None:
         best = best_submissions(
             self._desk.submissions,
             direction=self._prepared.spec.score_direction,
             count=self._config.max_candidates,
         )
         self._journal.append(events.FinishRequested(candidate_submission_ids=best, handed_off_by="host"))
-        return Outcome("finished", candidates=best, handed_off_by="host")
 
-    def _unfinished_reason(self, phase_end: PhaseEnd, ledger: LedgerState) -> TerminalReason:
-        if phase_end.cause == "timed_out":
+    def _unfinished_reason(self, attempt: AgentAttempt) -> TerminalReason:
+        if attempt.reason == "timed_out":
             return "agent_timed_out"
-        if phase_end.cause == "not_started" or not phase_end.clean:
+        # One that had said that its work was done, and was ended for living on, has not failed.
+        well = attempt.reason == "lived_on" or (attempt.returncode == 0 and attempt.reason != "stalled")
+        if not well:
             return "agent_failed"
-        spent = not self._limits.episodes_remaining(ledger) or not self._limits.submissions_remaining(ledger)
-        return "budget_exhausted" if spent else "agent_exited"
+        return "budget_exhausted" if self._limits.exhausted(self._progress.ledger) else "agent_exited"
+
+    # Selection and Assessment.
 
     def _private_evaluations(self) -> PrivateEvaluations:
         return PrivateEvaluations(
@@ -286,83 +483,87 @@ class _Life:
     def _submission(self, submission_id: str) -> SubmissionResult:
         return next(s for s in self._desk.submissions if s.submission_id == submission_id)
 
-    def _select(self, outcome: Outcome) -> None:
-        if outcome.terminal_reason != "finished":
-            return
+    def _select(self) -> None:
+        candidates = self._progress.ledger.candidates
         if self._config.validation is None:
-            outcome.selected = outcome.candidates[0]
-            self._journal.append(events.CandidateSelected(submission_id=outcome.selected, selected_by="only_candidate"))
+            self._note_selection(candidates[0], "only_candidate")
             return
-        candidates = [self._submission(submission_id) for submission_id in outcome.candidates]
-        try:
-            validation = self._private_evaluations().validate(candidates, self._config.validation)
-        except (EvaluationError, BenchmarkError) as error:
-            outcome.terminal_reason = "validation_failed"
-            outcome.error = f"{type(error).__name__}: {error}"
-            self._journal.append(events.ValidationFailed(message=outcome.error))
-            return
-        self._writer.write_json("validation/report.json", validation_report(validation))
-        outcome.validation = validation
-        outcome.selected = validation.selected_submission_id
-        self._journal.append(events.CandidateSelected(submission_id=outcome.selected, selected_by="validation"))
-
-    def _assess(self, outcome: Outcome) -> None:
-        if outcome.selected is None or self._config.assessment is None:
-            return
-        try:
-            assessment = self._private_evaluations().assess(self._submission(outcome.selected), self._config.assessment)
-        except (EvaluationError, BenchmarkError) as error:
-            outcome.terminal_reason = "assessment_failed"
-            outcome.error = f"{type(error).__name__}: {error}"
-            self._journal.append(events.AssessmentFailed(message=outcome.error))
-            return
-        self._writer.write_json("assessment/report.json", assessment_report(assessment))
-        outcome.assessment = assessment
-
-    def _note_interruption(self, phase: str) -> None:
-        number = self._interruption.signal
-        name = signal.Signals(number).name if number is not None else "unknown"
-        self._journal.append(events.Interrupted(phase=phase, signal=name))
-
-    def _commit(self, first: Mapping[str, object], phase_end: PhaseEnd, outcome: Outcome) -> RunResult:
-        result = RunResult(
-            final_program=None if outcome.selected is None else self._submission(outcome.selected).program,
-            final_submission_id=outcome.selected,
-            submissions=tuple(self._desk.submissions),
-            terminal_reason=outcome.terminal_reason,
-            candidate_submission_ids=outcome.candidates,
-            validation=outcome.validation,
-            assessment=outcome.assessment,
+        validation = self._private_evaluations().validate(
+            [self._submission(submission_id) for submission_id in candidates],
+            self._config.validation,
+            done=self._standing.validated,
+            keep=self._keep_candidate,
         )
-        self._journal.append(events.RunCommitted(terminal_reason=outcome.terminal_reason))
+        self._writer.write_json("validation/report.json", validation_report(validation))
+        self._note_selection(validation.selected_submission_id, "validation")
+        self._validation = validation
+
+    def _keep_candidate(self, result: ValidationCandidateResult) -> None:
+        self._writer.write_json(f"validation/{result.submission_id}.json", measured_report(result))
+
+    def _note_selection(self, submission_id: str, selected_by: str) -> None:
+        if self._progress.selected is None:
+            self._journal.append(events.CandidateSelected(submission_id=submission_id, selected_by=selected_by))
+
+    def _assess(self) -> None:
+        config, selected = self._config.assessment, self._progress.selected
+        if config is None or self._assessment is not None:
+            return
+        assert selected is not None
+        self._assessment = self._private_evaluations().assess(
+            self._submission(selected), config, keep=self._keep_assessment
+        )
+
+    def _keep_assessment(self, result: AssessmentResult) -> None:
+        self._writer.write_json("assessment/report.json", assessment_report(result))
+
+    # The end.
+
+    def _commit(self, manifest: Mapping[str, object], reason: TerminalReason) -> RunResult:
+        progress = self._progress
+        selected = progress.selected
+        result = RunResult(
+            final_program=None if selected is None else self._submission(selected).program,
+            final_submission_id=selected,
+            submissions=tuple(self._desk.submissions),
+            terminal_reason=reason,
+            candidate_submission_ids=progress.ledger.candidates,
+            validation=self._validation,
+            assessment=self._assessment,
+        )
+        self._journal.append(events.RunCommitted(terminal_reason=reason))
         self._writer.write_manifest(
             final_manifest(
-                first,
+                manifest,
                 submissions=self._desk.submissions,
-                seconds=self._desk.seconds,
-                phase_end=phase_end,
-                outcome=outcome,
+                progress=progress,
+                environment_names=_environment_names(self._writer, progress.last_attempt),
+                agent_told=self._agent_told,
+                result=result,
+                error=self._error,
                 execution_facts=self._evaluator.facts,
                 ended=datetime.now(UTC),
             )
-            | {"diagnostics": self._diagnostics(outcome)}
+            | {"diagnostics": self._diagnostics(result)}
         )
         return result
 
-    def _diagnostics(self, outcome: Outcome) -> dict[str, object]:
+    def _diagnostics(self, result: RunResult) -> dict[str, object]:
+        budget = self._config.episode_budget
         return run_diagnostics(
             self._prepared.initial_program,
-            self._desk.submissions,
-            episode_budget=self._config.episode_budget,
-            episodes_spent=self._episodes_spent,
+            result.submissions,
+            episode_budget=budget,
+            episodes_spent=budget - self._limits.episodes_remaining(self._progress.ledger),
             score_direction=self._prepared.spec.score_direction,
-            selected_submission_id=outcome.selected,
-            validation=outcome.validation,
-            assessment=outcome.assessment,
+            selected_submission_id=result.final_submission_id,
+            validation=result.validation,
+            assessment=result.assessment,
         )
 
 
-def _ledger_limits(config: RunConfig) -> LedgerLimits:
+def ledger_limits(config: RunConfig) -> LedgerLimits:
+    """The part of the limits that the Session keeps."""
     assert config.max_submissions is not None
     assert config.episode_pool_size is not None
     return LedgerLimits(
@@ -375,5 +576,11 @@ def _ledger_limits(config: RunConfig) -> LedgerLimits:
     )
 
 
-def _plain(identity: str | Mapping[str, object]) -> object:
-    return identity if isinstance(identity, str) else dict(identity)
+def _environment_names(writer: RecordWriter, attempt: AgentAttempt | None) -> list[str] | None:
+    if attempt is None:
+        return None
+    try:
+        names = json.loads((writer.layout.agent(attempt.attempt) / "invocation.json").read_bytes())["environment_names"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return [str(name) for name in names] if isinstance(names, list) else None

@@ -18,7 +18,27 @@ from evopolicygym.run.config import RunConfig
 from evopolicygym.run.task import task_text
 from evopolicygym.skills import AgentSkill, check_skills
 
-__all__ = ["PreparedRun", "prepare"]
+__all__ = ["AgentStart", "PreparedRun", "plan_start", "prepare", "prepare_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStart:
+    """One start of the Agent that can be made here.
+
+    Args:
+        attempt: counted from 1.
+        task: what it is told.
+        invocation: how it is started.
+    """
+
+    attempt: int
+    task: AgentTask
+    invocation: AgentInvocation
+
+    @property
+    def instructions(self) -> str:
+        """The text that reaches it."""
+        return self.invocation.instructions or self.task.instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +51,6 @@ class PreparedRun:
     config: RunConfig
     skills: tuple[AgentSkill, ...]
     record_to: Path
-    task: str
-    invocation: AgentInvocation
     pool: tuple[PlannedEpisode, ...]
 
     @property
@@ -41,6 +59,11 @@ class PreparedRun:
         return plan_digest(
             (planned.episode.environment_seed, planned.episode.scenario, planned.policy_seed) for planned in self.pool
         )
+
+    @property
+    def task(self) -> str:
+        """What the Agent is told at its first start."""
+        return task_text(self.spec, self.config, self.skills)
 
 
 def prepare(
@@ -51,8 +74,8 @@ def prepare(
     record_to: str | os.PathLike[str],
     config: RunConfig | None,
     skills: Sequence[AgentSkill],
-) -> PreparedRun:
-    """Check the input of a Run, plan its pool and build the Agent's invocation.
+) -> tuple[PreparedRun, AgentStart]:
+    """Check the input of a new Run, plan its pool and its Agent's first start.
 
     Raises:
         TypeError: an argument of the wrong type.
@@ -66,26 +89,67 @@ def prepare(
     settings = RunConfig() if config is None else config
     if not isinstance(settings, RunConfig):
         raise TypeError(f"config must be a RunConfig, not {type_name(config)}")
-    missing = missing_members(benchmark, Benchmark)
-    if missing:
-        raise TypeError(f"{type_name(benchmark)} is no Benchmark: it has no {', '.join(missing)}")
-    if not hasattr(agent, "build_invocation"):
-        raise TypeError(f"{type_name(agent)} is no CodingAgent: it has no build_invocation")
+    _check_kinds(benchmark, agent)
     target = Path(record_to).absolute()
     if os.path.lexists(target):
         raise RecordError(f"{target} already exists; a Record is written to a new directory")
-    spec = benchmark.spec
-    if type(spec) is not BenchmarkSpec:
-        raise BenchmarkError(f"the spec of {type_name(benchmark)} must be a BenchmarkSpec, not {type_name(spec)}")
+    spec = _specification(benchmark)
     checked_skills = check_skills(skills)
-    task = task_text(spec, settings, checked_skills)
+    start = plan_start(agent, task_text(spec, settings, checked_skills), RecordLayout(target), attempt=1)
+    pool = _pool(benchmark, settings)
+    return PreparedRun(initial_program, benchmark, spec, settings, checked_skills, target, pool), start
+
+
+def prepare_in(
+    layout: RecordLayout,
+    benchmark: Benchmark,
+    *,
+    config: RunConfig,
+    initial_program: Program,
+    skills: Sequence[AgentSkill],
+) -> PreparedRun:
+    """The same for a Run that has its Record already: check and plan, without an Agent.
+
+    Raises:
+        TypeError, BenchmarkError: as :func:`prepare`.
+    """
+    _check_kinds(benchmark, None)
+    spec = _specification(benchmark)
+    pool = _pool(benchmark, config)
+    return PreparedRun(initial_program, benchmark, spec, config, tuple(skills), layout.root, pool)
+
+
+def plan_start(agent: CodingAgent, task: str, layout: RecordLayout, *, attempt: int) -> AgentStart:
+    """How the Agent is started with this task.
+
+    Raises:
+        AgentRunError: it cannot be started here, or its task fits into no argument.
+    """
     invocation = agent.build_invocation(AgentTask(task))
     if type(invocation) is not AgentInvocation:
         raise AgentRunError(
             f"build_invocation of {type_name(agent)} must return an AgentInvocation, not {type_name(invocation)}"
         )
     invocation.check_startable()
-    invocation.arguments(AgentTask(task), task_file=RecordLayout(target).agent() / "instructions.md")
-    assert settings.episode_pool_size is not None
-    pool = plan_pool(benchmark, split=settings.split, run_seed=settings.seed, size=settings.episode_pool_size)
-    return PreparedRun(initial_program, benchmark, spec, settings, checked_skills, target, task, invocation, pool)
+    invocation.arguments(AgentTask(task), task_file=layout.agent(attempt) / "instructions.md")
+    return AgentStart(attempt, AgentTask(task), invocation)
+
+
+def _check_kinds(benchmark: Benchmark, agent: CodingAgent | None) -> None:
+    missing = missing_members(benchmark, Benchmark)
+    if missing:
+        raise TypeError(f"{type_name(benchmark)} is no Benchmark: it has no {', '.join(missing)}")
+    if agent is not None and not hasattr(agent, "build_invocation"):
+        raise TypeError(f"{type_name(agent)} is no CodingAgent: it has no build_invocation")
+
+
+def _specification(benchmark: Benchmark) -> BenchmarkSpec:
+    spec = benchmark.spec
+    if type(spec) is not BenchmarkSpec:
+        raise BenchmarkError(f"the spec of {type_name(benchmark)} must be a BenchmarkSpec, not {type_name(spec)}")
+    return spec
+
+
+def _pool(benchmark: Benchmark, config: RunConfig) -> tuple[PlannedEpisode, ...]:
+    assert config.episode_pool_size is not None
+    return plan_pool(benchmark, split=config.split, run_seed=config.seed, size=config.episode_pool_size)

@@ -1,7 +1,7 @@
 """Validation and Assessment: private Episodes, after the Agent is gone."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from evopolicygym.authoring import Benchmark, BenchmarkSpec
@@ -62,33 +62,55 @@ class PrivateEvaluations:
         self._journal = journal
         self._interruption = interruption
 
-    def validate(self, candidates: Sequence[SubmissionResult], config: ValidationConfig) -> ValidationResult:
+    def validate(
+        self,
+        candidates: Sequence[SubmissionResult],
+        config: ValidationConfig,
+        *,
+        done: Mapping[str, ValidationCandidateResult],
+        keep: Callable[[ValidationCandidateResult], None],
+    ) -> ValidationResult:
         """Every candidate on the same Episodes; the best is selected.
+
+        Args:
+            candidates: in the order of the hand-off.
+            config: how many Episodes, of which split.
+            done: results of candidates that are not evaluated again, by id.
+            keep: called with each new result before its line is journalled.
 
         Raises:
             RunInterrupted: a signal arrived.
             EvaluationError, BenchmarkError: a trusted fault.
+            RecordError: the Record cannot be written.
         """
-        self._journal.append(
-            events.ValidationStarted(
-                split=config.split,
-                episodes_per_candidate=config.episodes_per_candidate,
-                candidate_submission_ids=tuple(candidate.submission_id for candidate in candidates),
+        results = dict(done)
+        owed = [candidate for candidate in candidates if candidate.submission_id not in done]
+        if owed:
+            self._journal.append(
+                events.ValidationStarted(
+                    split=config.split,
+                    episodes_per_candidate=config.episodes_per_candidate,
+                    candidate_submission_ids=tuple(candidate.submission_id for candidate in candidates),
+                )
             )
-        )
-        plan = self._plan(config.split, validation_seed(self._run_seed), config.episodes_per_candidate)
-        results = tuple(self._validate_candidate(candidate, plan) for candidate in candidates)
+            plan = self._plan(config.split, validation_seed(self._run_seed), config.episodes_per_candidate)
+            for candidate in owed:
+                results[candidate.submission_id] = self._validate_candidate(candidate, plan, keep)
+        ordered = tuple(results[candidate.submission_id] for candidate in candidates)
         return ValidationResult(
             split=config.split,
             episodes_per_candidate=config.episodes_per_candidate,
             primary_metric=self._spec.primary_metric,
             score_direction=self._spec.score_direction,
-            candidates=results,
-            selected_submission_id=select_candidate(results, direction=self._spec.score_direction),
+            candidates=ordered,
+            selected_submission_id=select_candidate(ordered, direction=self._spec.score_direction),
         )
 
     def _validate_candidate(
-        self, candidate: SubmissionResult, plan: Sequence[PlannedEpisode]
+        self,
+        candidate: SubmissionResult,
+        plan: Sequence[PlannedEpisode],
+        keep: Callable[[ValidationCandidateResult], None],
     ) -> ValidationCandidateResult:
         def completed(episode: EpisodeCompleted) -> None:
             self._journal.append(
@@ -113,6 +135,7 @@ class PrivateEvaluations:
             policy_failures=_failures(evaluation.episodes),
             feedback_content=evaluation.feedback.content,
         )
+        keep(result)
         self._journal.append(
             events.ValidationCandidateCompleted(
                 submission_id=result.submission_id,
@@ -123,8 +146,15 @@ class PrivateEvaluations:
         )
         return result
 
-    def assess(self, submission: SubmissionResult, config: AssessmentConfig) -> AssessmentResult:
+    def assess(
+        self, submission: SubmissionResult, config: AssessmentConfig, *, keep: Callable[[AssessmentResult], None]
+    ) -> AssessmentResult:
         """The selected Submission on the held-out split.
+
+        Args:
+            submission: the selected one.
+            config: how many Episodes, of which split.
+            keep: called with the result before its line is journalled.
 
         Raises:
             RunInterrupted: a signal arrived.
@@ -162,6 +192,7 @@ class PrivateEvaluations:
             policy_failures=_failures(evaluation.episodes),
             feedback_content=evaluation.feedback.content,
         )
+        keep(result)
         self._journal.append(
             events.AssessmentCompleted(
                 submission_id=result.submission_id,

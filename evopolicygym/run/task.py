@@ -8,12 +8,18 @@ from evopolicygym.authoring import BenchmarkSpec
 from evopolicygym.policy_json import dumps, to_json
 from evopolicygym.results import format_submission_id
 from evopolicygym.run.config import RunConfig
+from evopolicygym.run.progress import LOST, RunProgress
+from evopolicygym.session import LedgerLimits
 from evopolicygym.skills import AgentSkill
 
-__all__ = ["TASK_VERSION", "specification_json", "task_text"]
+__all__ = ["CONTINUATION_VERSION", "TASK_VERSION", "continued_task_text", "specification_json", "task_text"]
 
 TASK_VERSION = "evopolicygym/task/v1"
 """Changes whenever the text does; the Record says which version ran."""
+CONTINUATION_VERSION = "evopolicygym/continuation/v1"
+"""The same for the text that stands before it at every further start of the Agent."""
+
+_SHOWN_SUBMISSIONS = 40
 
 
 def task_text(spec: BenchmarkSpec, config: RunConfig, skills: Sequence[AgentSkill]) -> str:
@@ -42,6 +48,63 @@ def task_text(spec: BenchmarkSpec, config: RunConfig, skills: Sequence[AgentSkil
         selection_sentence=_selection_sentence(config),
         unfinished_sentence=_unfinished_sentence(config),
     )
+
+
+def continued_task_text(
+    task: str, progress: RunProgress, limits: LedgerLimits, *, attempt: int, seconds_left: float
+) -> str:
+    """The task text for an Agent that goes on with earlier work: what was done, what is left, then the whole task.
+
+    Args:
+        task: as it was at the first start.
+        progress: what was done.
+        limits: of the budget.
+        attempt: which start of the Agent this is.
+        seconds_left: its wall-clock time.
+    """
+    ledger = progress.ledger
+    template = Template(resources.files("evopolicygym.run").joinpath("task_continued.md").read_text(encoding="utf-8"))
+    return (
+        template.substitute(
+            ended=_ended_sentence(progress),
+            attempt=attempt,
+            episodes_left=limits.episodes_remaining(ledger),
+            episode_budget=limits.episode_budget,
+            submissions_left=limits.submissions_remaining(ledger),
+            max_submissions=limits.max_submissions,
+            seconds_left=f"{seconds_left:.0f}",
+            published=_published_lines(progress),
+            lost=_lost_sentence(progress),
+        )
+        + task
+    )
+
+
+def _ended_sentence(progress: RunProgress) -> str:
+    attempt = progress.last_attempt
+    if attempt is None or attempt.reason == LOST:
+        return "the Host was stopped"
+    return {
+        "interrupted": "the Host was stopped",
+        "fault": "the Host had a fault",
+        "timed_out": "its time was up",
+    }.get(attempt.reason, f"it ended ({attempt.reason})")
+
+
+def _published_lines(progress: RunProgress) -> str:
+    published = progress.ledger.published
+    lines = [f"    {entry.submission_id}   score {entry.score:g}   Episodes {entry.episodes}" for entry in published]
+    if len(lines) > _SHOWN_SUBMISSIONS:
+        lines = [f"    … {len(lines) - _SHOWN_SUBMISSIONS} earlier ones", *lines[-_SHOWN_SUBMISSIONS:]]
+    return "\n".join(line if len(line) <= 110 else line[:109] + "…" for line in lines) or "    nothing"
+
+
+def _lost_sentence(progress: RunProgress) -> str:
+    lost = [entry.submission_id for entry in progress.ledger.submissions if entry.status != "published"]
+    if not lost:
+        return ""
+    shown = ", ".join(lost[-5:])
+    return f"Charged, but never published, since their Evaluation did not end: {shown}.\n\n"
 
 
 def specification_json(spec: BenchmarkSpec) -> dict[str, object]:

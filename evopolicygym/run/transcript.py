@@ -6,10 +6,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 
 from evopolicygym.agents import AgentEvent, AgentInvocation, AgentUsage, EventReader
+from evopolicygym.errors import RecordError
 from evopolicygym.record import Journal, events
+from evopolicygym.record.storage import write_all
 from evopolicygym.run.evidence import redact_text
 
 __all__ = ["TranscriptFollower"]
@@ -54,24 +57,26 @@ class TranscriptFollower:
         self.last_events: deque[AgentEvent] = deque(maxlen=_LAST_EVENTS)
         self.session: dict[str, object] = {}
         self._ended_at: float | None = None
-        self._error: BaseException | None = None
+        self._fault: str | None = None
         self._thread = threading.Thread(target=self._follow, name="evopolicygym-transcript", daemon=True)
         self._thread.start()
 
-    def finish(self, closing_events: Callable[[], Iterable[AgentEvent]] | None) -> None:
+    def finish(self, closing_events: Callable[[], Iterable[AgentEvent]] | None) -> str | None:
         """The Agent is gone: read the rest, add what its state tells, close the transcript.
 
-        Raises:
-            OSError: the transcript could not be written.
+        Returns:
+            Why transcript or totals are not whole, None if they are. A Run goes on without them.
         """
         self._gone.set()
         self._thread.join(STOP_SECONDS)
-        if self._error is not None:
-            raise self._error
         if closing_events is not None:
-            with self._transcript.open("a", encoding="utf-8") as transcript:
-                self._take(transcript.write, closing_events())
+            try:
+                with self._transcript.open("ab", buffering=0) as transcript:
+                    self._take(transcript, closing_events())
+            except Exception as error:  # noqa: BLE001  # a provider's own code, about an Agent that is gone
+                self._note(error)
         self._tell(at_once=True)
+        return self._fault
 
     def seconds_since_end(self) -> float:
         """How long ago the Agent said that its work had ended; 0 if it did not, or has said something since."""
@@ -80,27 +85,29 @@ class TranscriptFollower:
 
     def _follow(self) -> None:
         try:
-            with self._log.open("rb", buffering=0) as log, self._transcript.open("x", encoding="utf-8") as transcript:
+            with self._log.open("rb", buffering=0) as log, self._transcript.open("xb", buffering=0) as transcript:
                 while True:
                     gone = self._gone.is_set()  # before the read: what was written last is still read
                     while chunk := log.read(_CHUNK):
-                        self._take(transcript.write, self._reader.feed(chunk))
+                        self._take(transcript, self._reader.feed(chunk))
                         self._tell()
                     if gone:
                         break
-                    transcript.flush()
                     self._tell()
                     self._gone.wait(FOLLOW_SECONDS)
-                self._take(transcript.write, self._reader.close())
-                transcript.flush()
+                self._take(transcript, self._reader.close())
                 os.fsync(transcript.fileno())
-        except BaseException as error:  # noqa: BLE001  # raised again by finish()
-            self._error = error
+        except OSError as error:
+            self._note(error)
 
-    def _take(self, write: Callable[[str], object], agent_events: Iterable[AgentEvent]) -> None:
+    def _note(self, error: Exception) -> None:
+        self._fault = self._fault or f"{type(error).__name__}: {error}"
+
+    def _take(self, transcript: FileIO, agent_events: Iterable[AgentEvent]) -> None:
+        lines = []
         for event in agent_events:
             line = json.dumps({"time": time.time()} | event.to_json(), allow_nan=False, ensure_ascii=True)
-            write(line + "\n")
+            lines.append(line.encode() + b"\n")
             self.usage = self.usage.add(event)
             if event.action:
                 self.last_action = redact_text(event.action, self._secrets)
@@ -108,6 +115,11 @@ class TranscriptFollower:
                 self.session = {name: value for name, value in event.to_json().items() if name != "kind"}
             self._ended_at = time.monotonic() if event.kind == "end" else None
             self.last_events.append(event)
+        if lines and self._fault is None:  # after a gap no more: half a transcript must not look like a whole one
+            try:
+                write_all(transcript.fileno(), b"".join(lines))
+            except OSError as error:
+                self._note(error)
 
     def _tell(self, *, at_once: bool = False) -> None:
         changed = self.usage != self._told or self.last_action != self._told_action
@@ -115,14 +127,17 @@ class TranscriptFollower:
         if not changed or (now - self._told_at < PROGRESS_SECONDS and not at_once):
             return
         self._told, self._told_action, self._told_at = self.usage, self.last_action, now
-        self._journal.append(
-            events.AgentEvent(
-                turns=self.usage.turns,
-                tool_calls=self.usage.tool_calls,
-                input_tokens=self.usage.input_tokens,
-                cached_tokens=self.usage.cached_tokens,
-                output_tokens=self.usage.output_tokens,
-                cost_usd=self.usage.cost_usd,
-                last_action=self.last_action,
+        try:
+            self._journal.append(
+                events.AgentEvent(
+                    turns=self.usage.turns,
+                    tool_calls=self.usage.tool_calls,
+                    input_tokens=self.usage.input_tokens,
+                    cached_tokens=self.usage.cached_tokens,
+                    output_tokens=self.usage.output_tokens,
+                    cost_usd=self.usage.cost_usd,
+                    last_action=self.last_action,
+                )
             )
-        )
+        except RecordError as error:
+            self._note(error)

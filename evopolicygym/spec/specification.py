@@ -66,6 +66,16 @@ class ResolvedEvaluation:
     config: RunConfig
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedParts:
+    """What a Run that is resumed takes from the spec in its Record; the Agent is made when it is asked for."""
+
+    config: RunConfig
+    benchmark: Benchmark
+    execution: ProcessExecution
+    agent: Callable[[], CodingAgent]
+
+
 class _Parts:
     """Takes the parts of a spec one after the other, and reports what is wrong with all of them together."""
 
@@ -157,6 +167,25 @@ class Spec:
         program = parts.take(self._program) if given is None else Program.from_directory(given)
         parts.check(self._source.display)
         return ResolvedEvaluation(program, benchmark, execution, self.config)
+
+    def recorded_parts(self) -> RecordedParts:
+        """What a Run that goes on in its Record needs of the spec that lies there.
+
+        Raises:
+            SpecError: what is wrong with the tables used.
+            ExecutionUnavailableError: the isolation asked for cannot be had here.
+        """
+        parts = _Parts()
+        benchmark = parts.take(self._benchmark)
+        execution = parts.take(self._execution)
+        parts.check(self._source.display)
+        return RecordedParts(self.config, benchmark, execution, self._resolved_agent)
+
+    def _resolved_agent(self) -> CodingAgent:
+        parts = _Parts()
+        agent = parts.take(self._agent)
+        parts.check(self._source.display)
+        return agent
 
     def document(
         self, *, program: Mapping[str, object] | None = None, skills: Sequence[Mapping[str, object]] | None = None

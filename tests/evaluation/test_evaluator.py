@@ -1,5 +1,6 @@
 """The Evaluator: same results however Episodes are run, and trusted faults told apart from Policy failures."""
 
+import math
 import os
 import signal
 import threading
@@ -14,6 +15,7 @@ from benchmarks_for_tests import (
     GlobalRandomBenchmark,
     HostBenchmark,
     NumpyRandomBenchmark,
+    ShowingBenchmark,
     StatefulBenchmark,
     UnpicklableBenchmark,
     WalkBenchmark,
@@ -34,6 +36,7 @@ from evopolicygym.evaluation import (
     plan_episodes,
 )
 from evopolicygym.execution import PolicyLaunch, ProcessExecution
+from evopolicygym.policy import TensorValue
 from evopolicygym.process import Supervisor
 
 RANDOM_POLICY = acting(
@@ -194,6 +197,21 @@ def test_an_evaluator_goes_on_after_a_fault(tmp_path: Path) -> None:
         with pytest.raises(EvaluationError):
             evaluator.evaluate(one, plan)
         assert [episode.failure for episode in evaluator.evaluate(one, plan[:3]).episodes] == [None] * 3
+
+
+def test_observations_of_every_size_and_kind_arrive_in_turn(tmp_path: Path) -> None:
+    def tensor(fill: int, *shape: int) -> TensorValue:
+        return TensorValue("uint8", shape, bytes([fill]) * math.prod(shape))
+
+    shown: list[object] = [
+        *(1, tensor(1, 100, 100), tensor(2, 100, 100), tensor(3, 100, 100), "small"),
+        *(tensor(4, 10_000), tensor(5, 10_000), tensor(6, 5), tensor(7, 10_000), [tensor(8, 10_000)]),
+        *(tensor(9, 300, 300), tensor(10, 300, 300), "x" * 100_000, b"y" * 511, b"y" * 2000, [0.5] * 4),
+        *(tensor(11, 1500, 1000), tensor(12, 1500, 1000), tensor(13, 1000, 1500), None, tensor(14, 2000, 2000)),
+    ]
+    answering = acting("return hashlib.sha256(repr(observation).encode()).hexdigest()", before="import hashlib")
+    evaluation = run(ShowingBenchmark(shown), answering, tmp_path / "program", workers=1, episodes=2)
+    assert [(episode.failure, episode.steps) for episode in evaluation.episodes] == [(None, len(shown))] * 2
 
 
 def test_episodes_are_told_as_they_complete(tmp_path: Path) -> None:
