@@ -311,6 +311,15 @@ def test_many_submissions_are_cut_to_the_latest_the_best_and_the_selected(
     subprocess.run(["chmod", "-R", "u+w", str(tmp_path)], check=True)
 
 
+def test_a_locale_without_the_characters_gets_plain_ones(command: Command, records: Path) -> None:
+    shown = command("inspect", records / "finished", PYTHONIOENCODING="ascii").stdout
+    assert "submission-000003           2  38.00  -2.000" in shown
+    assert "submission-000002 *" in shown
+    assert "initial Program 9.500  _##" in shown
+    assert "?" not in shown
+    assert json.loads(command("inspect", records / "failed", "--json", PYTHONIOENCODING="ascii").stdout)["faults"] == []
+
+
 def test_a_reader_that_goes_away_is_no_error(records: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
