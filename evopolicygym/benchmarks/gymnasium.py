@@ -71,7 +71,7 @@ class GymnasiumBenchmark:
         max_episode_steps: int | None = None,
         failure_return: float | None = None,
     ) -> None:
-        self._registered = _find(env_id)
+        self._registered = find_environment(env_id)
         self._env_kwargs = _checked_arguments(env_kwargs)
         self._max_episode_steps = self._step_limit(max_episode_steps)
         self._failure_return = self._failure_floor(failure_return)
@@ -244,7 +244,12 @@ class GymnasiumEnvironment:
         self._close()
 
 
-def _find(env_id: str) -> EnvSpec:
+def find_environment(env_id: str) -> EnvSpec:
+    """What is registered under an id, ``module:Name-v0`` included.
+
+    Raises:
+        BenchmarkError: nothing, or the module cannot be imported.
+    """
     if type(env_id) is not str:
         raise BenchmarkError(f"env_id must be a str such as 'CartPole-v1', found {env_id!r}")
     module, _, name = env_id.rpartition(":")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from evopolicygym.cli.completion import record_paths, spec_files, submission_names
 from evopolicygym.cli.failures import show_tracebacks
 
 app = typer.Typer(
@@ -27,13 +28,29 @@ class ProgressMode(enum.StrEnum):
     OFF = "off"
 
 
+class SchemaName(enum.StrEnum):
+    """What has a JSON Schema."""
+
+    SPEC = "spec"
+    RUN_REPORT = "run-report"
+    SUBMISSION_REPORT = "submission-report"
+    PROGRAM_DIFF = "program-diff"
+    TRANSCRIPT_REPORT = "transcript-report"
+    EVALUATION_REPORT = "evaluation-report"
+    COMPARISON = "comparison"
+    CHECK_REPORT = "check-report"
+
+
 Debug = Annotated[
     bool,
     typer.Option(
         "--debug", help="Show tracebacks of errors.", callback=show_tracebacks, expose_value=False, is_eager=True
     ),
 ]
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC.toml", help="The run spec.", show_default=False)]
+SpecFile = Annotated[
+    Path,
+    typer.Argument(metavar="SPEC.toml", help="The run spec.", show_default=False, autocompletion=spec_files),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,6 +58,7 @@ Overrides = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Pager = Annotated[bool, typer.Option("--pager/--no-pager", help="Show what is longer than the screen in a pager.")]
 
 
 def _version(wanted: bool) -> None:
@@ -145,23 +163,70 @@ def inspect(
     record: Annotated[
         Path | None,
         typer.Argument(
-            metavar="RUN", help="A Record, or a folder of them; the latest if left out.", show_default=False
+            metavar="RUN",
+            help="A Record, or a folder of them; the latest if left out.",
+            show_default=False,
+            autocompletion=record_paths,
         ),
     ] = None,
     submission: Annotated[
         str | None,
         typer.Argument(
-            metavar="SUBMISSION", help="One Submission, such as submission-000003 or 3.", show_default=False
+            metavar="SUBMISSION",
+            help="One Submission, such as submission-000003 or 3.",
+            show_default=False,
+            autocompletion=submission_names,
         ),
     ] = None,
+    diff: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--diff",
+            metavar="A B",
+            help="Compare two Programs: numbers or ids of Submissions, best, selected, initial, or RUN:SUBMISSION.",
+            show_default=False,
+        ),
+    ] = None,
+    agent: Annotated[bool, typer.Option("--agent", help="Print what the Agent said and did.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Print the journal, one event a line.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch a Run that goes on, until it ends.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List every Submission, however many there are.")] = False,
     json: Json = False,
+    pager: Pager = True,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
     """Show what came of a Run."""
-    from evopolicygym.cli.inspect_command import inspect_record
+    from evopolicygym.cli.inspect_command import Wanted, inspect_record
+    from evopolicygym.cli.pager import use_pager
 
-    inspect_record(record, submission, show_events=events, as_json=json)
+    use_pager(pager)
+    wanted = Wanted(submission, diff, agent, events, follow, every, json)
+    inspect_record(record, wanted)
+
+
+@app.command()
+def compare(
+    records: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN…", help="Records, and folders of Records.", show_default=False, autocompletion=record_paths
+        ),
+    ],
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="RUN", help="Pair the others with this one.", show_default="the first"),
+    ] = None,
+    json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print one line of comma-separated values a Run.")] = False,
+    pager: Pager = True,
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Compare Runs: scores, budget, trajectory, what they differ in."""
+    from evopolicygym.cli.compare_command import compare_runs
+    from evopolicygym.cli.pager import use_pager
+
+    use_pager(pager)
+    compare_runs(records, against=against, as_json=json, as_csv=csv)
 
 
 @app.command()
@@ -181,24 +246,74 @@ def evaluate(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", min=0, max=2**64 - 1, help="Seed of the Episode plan.")
     ] = 0,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="RUN:SUBMISSION",
+            help="Compare with the Program of a Record on the same Episodes; RUN alone: the selected one.",
+            show_default=False,
+        ),
+    ] = None,
     overrides: Overrides = None,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
-    """Evaluate one Program, without any Agent."""
+    """Evaluate one Program, or compare two on the same Episodes, without any Agent."""
     from evopolicygym.cli.evaluate_command import evaluate_spec
 
-    evaluate_spec(spec, overrides or [], program, split=split, episodes=episodes, seed=seed, as_json=json)
+    evaluate_spec(
+        spec, overrides or [], program, split=split, episodes=episodes, seed=seed, against=against, as_json=json
+    )
 
 
 @app.command()
-def schema(debug: Debug = False) -> None:  # noqa: ARG001  # the callback takes it
-    """Print the JSON Schema of the run spec, for editors."""
+def check(
+    spec: SpecFile,
+    overrides: Overrides = None,
+    json: Json = False,
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Check the Benchmark's conformance and the Program, and play one Episode of each split."""
+    from evopolicygym.cli.check_command import check_spec
+
+    raise typer.Exit(check_spec(spec, overrides or [], as_json=json))
+
+
+@app.command()
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.", show_default=False)],
+    benchmark: Annotated[
+        str,
+        typer.Option("--benchmark", metavar="ID", help="gymnasium:ID, a registered name, or package.module:attribute."),
+    ] = "gymnasium:CartPole-v1",
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Write a starter that runs at once: run spec, Policy, README."""
+    from evopolicygym.cli.init_command import init_directory
+
+    init_directory(directory, benchmark)
+
+
+@app.command()
+def schema(
+    document: Annotated[
+        SchemaName, typer.Argument(metavar="[DOCUMENT]", help="spec, or a document that --json prints.")
+    ] = SchemaName.SPEC,
+    debug: Debug = False,  # noqa: ARG001  # the callback takes it
+) -> None:
+    """Print the JSON Schema of the run spec, or of what a command prints with --json."""
     import json
 
-    from evopolicygym.spec import spec_schema
+    if document is SchemaName.SPEC:
+        from evopolicygym.spec import spec_schema
 
-    typer.echo(json.dumps(spec_schema(), indent=2, ensure_ascii=False))
+        found = spec_schema()
+    else:
+        from evopolicygym.cli.documents import document_schema
+
+        found = document_schema(document.value)
+    typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 @app.command()

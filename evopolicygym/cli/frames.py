@@ -1,8 +1,10 @@
 """Draws a Run: the frame of the live display and the summary at the end. All text from the Run is shown inert."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -10,14 +12,22 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
+from evopolicygym.analysis import PairedChange
+from evopolicygym.cli.policy_errors import ErrorGroup, error_line
+from evopolicygym.cli.recorded import Changes
 from evopolicygym.cli.run_view import Progress, RunView, SubmissionRow, sparkline
 from evopolicygym.run.console import inert_text, score_text
 
 _NARROW = 64
-_FIXED_LINES = 13
+# Of a table without borders, between two cells.
+_CELL_PADDING = 2
+# Title, place, rule, three bars, the running Evaluation, what is left out, the table's head, the cursor.
+_HEAD_LINES = 10
 _LEAST_ROWS = 3
 _BAR_WIDTH = 32
+_ERRORS_SHOWN = 3
 _GOOD, _BAD, _QUIET, _STRONG = "green", "red", "dim", "bold"
+_GOOD_ENDS = ("handed_off", "finished")
 _PHASES = {
     "preparing": "preparing",
     "agent": "Agent at work",
@@ -28,74 +38,97 @@ _PHASES = {
 }
 
 
-def live_frame(view: RunView, record: Path | None, *, width: int, height: int, now_ns: int) -> RenderableType:
+def live_frame(
+    view: RunView,
+    record: Path | None,
+    *,
+    width: int,
+    height: int,
+    now_ns: int,
+    errors: Sequence[ErrorGroup] = (),
+) -> RenderableType:
     """One frame of the live display.
 
     Args:
         view: the Run so far.
         record: its directory.
+        errors: Policy errors of the published Submissions, most frequent first.
         width, height: of the terminal, in cells.
         now_ns: the Host's monotonic clock.
     """
-    rows = max(_LEAST_ROWS, height - _FIXED_LINES)
-    parts: list[RenderableType] = [_header(view, record, width), _bars(view, width, now_ns)]
+    head: list[RenderableType] = [_header(view, record, width), _bars(view, width, now_ns)]
     if view.running is not None:
-        parts.append(_running_line(view.running, now_ns))
-    if view.submissions:
-        parts.append(submissions_table(view, width=width, limit=rows))
-        parts.append(_curve(view, width))
-    agent = _agent_line(view)
-    if agent:
-        parts.append(_line(f"Agent  {agent}", style="", width=width))
-    if view.policy_failures:
-        parts.append(_line(f"Policy failures  {_failures(view)}", style=_BAD, width=width))
+        head.append(_running_line(view.running, now_ns))
+    foot: list[RenderableType] = [_curve(view, width)] if view.submissions else []
+    foot.extend(_agent_lines(_usage(view), _inert(view.last_action or "", 200), width))
+    if errors:
+        foot.extend(_one_line(error_line(group)) for group in errors[:_ERRORS_SHOWN])
+        if len(errors) > _ERRORS_SHOWN:
+            foot.append(Text(f"and {len(errors) - _ERRORS_SHOWN} other kinds of Policy errors", style=_QUIET))
+    elif view.policy_failures:
+        foot.append(_line(f"Policy failures  {_failures(view)}", style=_BAD, width=width))
     if view.last_refusal:
-        parts.append(_line(f"refused ×{view.refusals}  {view.last_refusal}", style="yellow", width=width))
-    parts.extend(_line(f"note  {note}", style=_QUIET, width=width) for note in view.notices[-2:])
-    parts.extend(_line(fault, style=_BAD, width=width) for fault in view.faults[-2:])
-    return Group(*parts)
+        foot.append(_line(f"refused ×{view.refusals}  {view.last_refusal}", style="yellow", width=width))
+    foot.extend(_line(f"note  {note}", style=_QUIET, width=width) for note in view.notices[-2:])
+    foot.extend(_line(fault, style=_BAD, width=width) for fault in view.faults[-2:])
+    if not view.submissions:
+        return Group(*head, *foot)
+    rows = max(_LEAST_ROWS, height - _HEAD_LINES - len(foot))
+    return Group(*head, submissions_table(view, width=width, limit=rows), *foot)
 
 
-def run_summary(view: RunView, record: Path, *, status: str | None = None) -> RenderableType:
+def run_summary(
+    view: RunView,
+    record: Path,
+    *,
+    status: str | None = None,
+    errors: Sequence[ErrorGroup] = (),
+    diagnostics: Mapping[str, object] | None = None,
+) -> RenderableType:
     """What became of a Run, in a screenful.
 
     Args:
         view: the Run.
         record: its directory.
         status: what to say in place of the terminal reason, such as ``"running"``.
+        errors: Policy errors, most frequent first.
+        diagnostics: as in ``run.json``.
     """
     title = Text.assemble(
         (_inert(view.benchmark_id or "Run", 60), _STRONG), "  ", (_outcome(view, status), _outcome_style(view, status))
     )
     facts = Table.grid(Column(style=_QUIET, no_wrap=True), Column(overflow="fold"), padding=(0, 2))
-    for name, value in _facts(view, record):
+    for name, value in _facts(view, record, errors, diagnostics or {}):
         facts.add_row(name, value)
     return Group(title, facts)
 
 
-def submissions_table(view: RunView, *, width: int, limit: int | None = None) -> RenderableType:
+def submissions_table(
+    view: RunView,
+    *,
+    width: int,
+    limit: int | None = None,
+    changes: Mapping[str, Changes] | None = None,
+    edits: Mapping[str, str] | None = None,
+) -> RenderableType:
     """The Submissions, best one marked.
 
     Args:
-        limit: most rows to show: the latest, and the best wherever it stands.
+        limit: most rows to show: the latest, and the best and the selected wherever they stand.
+        changes: paired changes by Submission; shown as far as there is room.
+        edits: kinds of edits by Submission; likewise.
     """
-    narrow = width < _NARROW
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style=_QUIET)
-    table.add_column("Submission", no_wrap=True)
-    table.add_column("Episodes", justify="right")
-    table.add_column("Score", justify="right", no_wrap=True)
-    table.add_column("Change", justify="right", no_wrap=True)
-    if not narrow:
-        table.add_column("Failures", justify="right")
-        table.add_column("Seconds", justify="right")
-        table.add_column("", no_wrap=True)
     best = view.best
     rows = list(view.submissions.values())
-    for row in _shown_rows(rows, best, limit):
-        cells = _cells(row, view, is_best=row is best, narrow=narrow)
-        table.add_row(*(cells[:4] if narrow else cells), style=_STRONG if row is best else "")
-    left_out = len(rows) - min(len(rows), limit or len(rows))
-    if left_out:
+    shown = shown_rows(view, limit)
+    columns = _columns(view, width, shown, changes or {}, edits or {})
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style=_QUIET)
+    for column in columns:
+        table.add_column(column.title, justify=column.justify, no_wrap=True)
+    for row in shown:
+        table.add_row(*(column.cell(row) for column in columns), style=_STRONG if row is best else "")
+    if len(shown) < len(rows):
+        left_out = len(rows) - len(shown)
         return Group(Text(f"{left_out} earlier Submissions not shown", style=_QUIET), table)
     return table
 
@@ -187,31 +220,76 @@ def _curve(view: RunView, width: int) -> RenderableType:
     return line
 
 
-def _cells(row: SubmissionRow, view: RunView, *, is_best: bool, narrow: bool) -> list[Text]:
-    name = inert_text(row.submission_id, 40)
-    if narrow:
-        name = name.removeprefix("submission-").lstrip("0") or name
-    if row.state == "running":
-        score = Text("…" if view.phase != "ended" else "lost", style=_QUIET)
-    elif row.score is None:
-        score = Text("none", style=_BAD)
-    else:
-        score = Text(score_text(row.score))
-    change = Text("")
-    if row.change is not None:
-        sign = "+" if row.change > 0 else "−" if row.change < 0 else "±"
-        style = _GOOD if row.change > 0 else _QUIET
-        change = Text(f"{sign}{score_text(abs(row.change))}" if row.change else "±0", style=style)
-    failures = row.policy_failures
-    return [
-        Text(f"{name}{' ★' if is_best else ''}"),
-        Text(str(row.episodes)),
-        score,
-        change,
-        Text("" if failures is None else str(failures), style=_BAD if failures else ""),
-        Text("" if row.seconds is None else f"{row.seconds:.2f}"),
-        Text(_role(row, view), style="cyan"),
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column; the higher its ``rank``, the sooner it is left out where there is no room for all."""
+
+    title: str
+    cell: Callable[[SubmissionRow], Text]
+    justify: Literal["left", "right"] = "right"
+    rank: int = 0
+
+
+def _columns(
+    view: RunView, width: int, rows: Sequence[SubmissionRow], changes: Mapping[str, Changes], edits: Mapping[str, str]
+) -> list[_Column]:
+    best, maximizes, narrow = view.best, view.maximizes, width < _NARROW
+
+    def name(row: SubmissionRow) -> Text:
+        text = inert_text(row.submission_id, 40)
+        if narrow:
+            text = text.removeprefix("submission-").lstrip("0") or text
+        return Text(f"{text}{' ★' if row is best else ''}")
+
+    def against(which: Callable[[Changes], PairedChange | None]) -> Callable[[SubmissionRow], Text]:
+        def cell(row: SubmissionRow) -> Text:
+            found = changes.get(row.submission_id)
+            return change_text(None if found is None else which(found), maximizes=maximizes)
+
+        return cell
+
+    columns = [
+        _Column("#" if narrow else "Submission", name, "left"),
+        _Column("Eps" if narrow else "Episodes", lambda row: Text(str(row.episodes)), rank=6),
+        _Column("Score", lambda row: _score_cell(row, view)),
+        _Column("Change", _change_cell),
+        _Column("vs previous", against(lambda one: one.previous), rank=5),
+        _Column("vs best", against(lambda one: one.best), rank=4),
+        _Column("Failures", _failures_cell, rank=2 if any(row.policy_failures for row in rows) else 8),
+        _Column("Edit", lambda row: Text(edits.get(row.submission_id, ""), style=_QUIET), "left", rank=7),
+        _Column("Seconds", _seconds_cell, rank=9),
+        _Column("", lambda row: Text(_role(row, view), style="cyan"), "left", rank=3),
     ]
+    columns = [column for column in columns if not column.rank or any(column.cell(row).plain for row in rows)]
+    while _table_width(columns, rows) > width and any(column.rank for column in columns):
+        columns.remove(max(columns, key=lambda column: column.rank))
+    return columns
+
+
+def _table_width(columns: Sequence[_Column], rows: Sequence[SubmissionRow]) -> int:
+    widths = (max(len(column.title), *(column.cell(row).cell_len for row in rows)) for column in columns)
+    return sum(width + _CELL_PADDING for width in widths) - _CELL_PADDING
+
+
+def _seconds_cell(row: SubmissionRow) -> Text:
+    return Text("" if row.seconds is None else f"{row.seconds:.2f}")
+
+
+def _score_cell(row: SubmissionRow, view: RunView) -> Text:
+    if row.state == "running":
+        return Text("…" if view.phase != "ended" else "lost", style=_QUIET)
+    return Text("none", style=_BAD) if row.score is None else Text(score_text(row.score))
+
+
+def _change_cell(row: SubmissionRow) -> Text:
+    if row.change is None:
+        return Text("")
+    return Text(_signed(row.change), style=_GOOD if row.change > 0 else _QUIET)
+
+
+def _failures_cell(row: SubmissionRow) -> Text:
+    failures = row.policy_failures
+    return Text("" if failures is None else str(failures), style=_BAD if failures else "")
 
 
 def _role(row: SubmissionRow, view: RunView) -> str:
@@ -222,18 +300,21 @@ def _role(row: SubmissionRow, view: RunView) -> str:
     return "initial Program" if row.program_digest and row.program_digest == view.program_digest else ""
 
 
-def _shown_rows(
-    rows: Sequence[SubmissionRow], best: SubmissionRow | None, limit: int | None
-) -> Sequence[SubmissionRow]:
+def shown_rows(view: RunView, limit: int | None) -> Sequence[SubmissionRow]:
+    """The latest Submissions, and the best and the selected one wherever they stand."""
+    rows = list(view.submissions.values())
     if limit is None or len(rows) <= limit:
         return rows
-    shown = list(rows[-limit:])
-    if best is not None and best not in shown:
-        shown = [best, *shown[1:]]
-    return shown
+    shown = rows[-limit:]
+    wanted = [view.best, view.submissions.get(view.selected or "")]
+    marked = [row for row in wanted if row is not None and row not in shown]
+    marked = sorted({row.submission_id: row for row in marked}.values(), key=rows.index)
+    return [*marked, *shown[len(marked) :]]
 
 
-def _facts(view: RunView, record: Path) -> list[tuple[str, Text]]:
+def _facts(
+    view: RunView, record: Path, errors: Sequence[ErrorGroup], diagnostics: Mapping[str, object]
+) -> list[tuple[str, Text]]:
     facts: list[tuple[str, Text]] = [("Record", Text(inert_text(path_text(record))))]
     best = view.best
     if best is not None:
@@ -248,6 +329,7 @@ def _facts(view: RunView, record: Path) -> list[tuple[str, Text]]:
         )
         text.append(f"  {sparkline([row.score or 0.0 for row in view.published], width=40)}", style="cyan")
         facts.append(("Training", text))
+    facts.extend(_diagnostics_facts(diagnostics))
     used = f"{view.episodes_used} of {view.episode_budget} Episodes, "
     used += f"{len(view.submissions)} of {view.max_submissions} Submissions"
     facts.append(("Budget", Text(used)))
@@ -258,9 +340,14 @@ def _facts(view: RunView, record: Path) -> list[tuple[str, Text]]:
         agent += f" after {duration_text(view.agent_seconds)}"
     usage = _usage(view)
     facts.append(("Agent", Text(agent + (f"; {usage}" if usage else ""))))
-    if view.agent_message and view.terminal_reason != "finished":
+    if view.agent_message and view.agent_end not in _GOOD_ENDS and view.terminal_reason != "finished":
         facts.append(("", Text(_inert(view.agent_message, 300), style="yellow")))
-    if view.policy_failures:
+    if errors:
+        lines = [error_line(group, 120) for group in errors[:_ERRORS_SHOWN]]
+        if len(errors) > _ERRORS_SHOWN:
+            lines.append(Text(f"and {len(errors) - _ERRORS_SHOWN} other kinds", style=_QUIET))
+        facts.extend(("" if index else "Policy errors", line) for index, line in enumerate(lines))
+    elif view.policy_failures:
         facts.append(("Policy failures", Text(_failures(view), style=_BAD)))
     if view.refusals:
         number = "1 request" if view.refusals == 1 else f"{view.refusals} requests"
@@ -278,6 +365,29 @@ def _facts(view: RunView, record: Path) -> list[tuple[str, Text]]:
         facts.append(("Note", Text(note, style="yellow")))
     facts.extend(("Note", Text(_inert(note, 300), style="yellow")) for note in view.notices[-5:])
     facts.extend(("Fault", Text(_inert(fault, 600), style=_BAD)) for fault in view.faults[-5:])
+    return facts
+
+
+def _diagnostics_facts(diagnostics: Mapping[str, object]) -> list[tuple[str, Text]]:
+    curve, edits = diagnostics.get("trajectory"), diagnostics.get("edits")
+    facts: list[tuple[str, Text]] = []
+    if isinstance(curve, Mapping):
+        half, most = curve.get("episodes_to_half_gain"), curve.get("episodes_to_most_gain")
+        if half is not None and most is not None:
+            area, gain = curve.get("score_area"), curve.get("gain_area")
+            text = f"50 % of the gain after {half} Episodes, 80 % after {most}; mean best score over the budget "
+            text += score_text(area)
+            text += f" ({gain:.0%} of the gain)" if isinstance(gain, int | float) else ""
+            facts.append(("Trajectory", Text(inert_text(text, 200))))
+        gaps = [
+            f"{_signed(gap)} {words}"
+            for key, words in (("validation_gap", "training over Validation"), ("heldout_gap", "best over held-out"))
+            if isinstance(gap := curve.get(key), int | float)
+        ]
+        if gaps:
+            facts.append(("Gaps", Text(inert_text(", ".join(gaps), 200))))
+    if isinstance(edits, Mapping) and edits:
+        facts.append(("Edits", Text(inert_text(", ".join(f"{n} {kind}" for kind, n in edits.items()), 200))))
     return facts
 
 
@@ -310,21 +420,92 @@ def _assessment_fact(view: RunView) -> Text:
     return text
 
 
-def _agent_line(view: RunView) -> str:
-    return " · ".join(part for part in (_usage(view), _inert(view.last_action or "", 200)) if part)
+def _agent_lines(usage: str, action: str, width: int) -> list[RenderableType]:
+    """One line, or two where one has no room for both."""
+    label = "Agent  "
+    if usage and action and len(label) + len(usage) + 2 + min(len(action), 40) > width:
+        action_line = Text(" " * len(label), no_wrap=True, overflow="ellipsis").append(action, style="cyan")
+        return [*_agent_lines(usage, "", width), action_line]
+    if not usage and not action:
+        return []
+    line = Text(label, style=_QUIET, no_wrap=True, overflow="ellipsis")
+    line.append(usage, style="not dim")
+    line.append("  " if usage and action else "")
+    line.append(action, style="not dim cyan")
+    return [line]
+
+
+def _one_line(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
 
 
 def _usage(view: RunView) -> str:
+    counts = (view.input_tokens, view.cached_tokens, view.output_tokens, view.cost_usd)
+    return usage_text(view.turns, view.tool_calls, *counts)
+
+
+def usage_text(
+    turns: int | None,
+    tool_calls: int | None,
+    input_tokens: int | None,
+    cached_tokens: int | None,
+    output_tokens: int | None,
+    cost_usd: float | None,
+) -> str:
+    """``"3 turns, 7 tool calls, 12k tokens in (9k cached), 1k out, $0.12"``; what is not known or zero is left out."""
     parts = []
-    if view.turns:
-        parts.append(f"{view.turns} turns")
-    if view.tool_calls:
-        parts.append(f"{view.tool_calls} tool calls")
-    if view.input_tokens or view.output_tokens:
-        parts.append(f"{_short(view.input_tokens or 0)} tokens in, {_short(view.output_tokens or 0)} out")
-    if view.cost_usd:
-        parts.append(f"${view.cost_usd:.2f}")
+    if turns:
+        parts.append("1 turn" if turns == 1 else f"{turns} turns")
+    if tool_calls:
+        parts.append("1 tool call" if tool_calls == 1 else f"{tool_calls} tool calls")
+    if input_tokens or output_tokens:
+        cached = f" ({_short(cached_tokens)} cached)" if cached_tokens else ""
+        parts.append(f"{_short(input_tokens or 0)} tokens in{cached}, {_short(output_tokens or 0)} out")
+    if cost_usd:
+        parts.append(f"${cost_usd:.2f}")
     return ", ".join(parts)
+
+
+def change_text(change: PairedChange | None, *, maximizes: bool, words: bool = False) -> Text:
+    """``+3.2 (+1.1 … +5)``: green if clearly better, red if clearly worse, dim if it may be noise.
+
+    Args:
+        change: None if the two share no Episode.
+        maximizes: whether a higher reward is meant to be better.
+        words: say it as a sentence, for a place where there is room.
+    """
+    if change is None:
+        return Text("no Episode in common" if words else "", style=_QUIET)
+    if change.mean is None:
+        return Text("no Episode that both completed" if words else "", style=_QUIET)
+    better = (change.mean > 0) == maximizes
+    text = Text(_short_signed(change.mean), style=(_GOOD if better else _BAD) if change.is_clear else _QUIET)
+    if change.low is not None and change.high is not None:
+        text.append(f" ({_short_signed(change.low)} … {_short_signed(change.high)})")
+    if words:
+        number = "1 shared Episode" if change.pairs == 1 else f"{change.pairs} shared Episodes"
+        text.append(f" mean reward on {number}")
+        if change.left_out:
+            text.append(f", {change.left_out} left out where a Policy failed")
+        if change.low is not None and not change.is_clear:
+            text.append("; may be noise")
+    return text
+
+
+def _signed(value: float) -> str:
+    if not value:
+        return "±0"
+    return f"{'+' if value > 0 else '−'}{score_text(abs(value))}"
+
+
+def _short_signed(value: float) -> str:
+    """Three digits are all that noise leaves."""
+    if not value:
+        return "±0"
+    magnitude = abs(value)
+    digits = f"{magnitude:.0f}" if 100 <= magnitude < 1e6 else f"{magnitude:.3g}"
+    return f"{'+' if value > 0 else '−'}{digits}"
 
 
 def _short(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The live display: an observer that folds events into a view, and a thread that draws it at a bounded rate."""
+"""The live display of a Run: an observer that folds events into a view, drawn by a thread of its own."""
 
 import threading
 import time
@@ -6,74 +6,66 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.live import Live
+from rich.console import RenderableType
 
-from evopolicygym.cli.consoles import message_console
+from evopolicygym.cli.drawing import Drawing
 from evopolicygym.cli.frames import live_frame
-from evopolicygym.cli.run_view import RunView
+from evopolicygym.cli.policy_errors import ErrorGroups
+from evopolicygym.cli.run_view import EPISODE_EVENTS, RunView
 from evopolicygym.record.events import RunEvent
-
-# Under the interpreter lock a frame stops the Run for as long as it takes to draw. So the next one comes no sooner
-# than this many times that cost, and never more often than eyes can follow.
-_REST_PER_COST = 50
-_SHORTEST_REST_SECONDS = 0.1
-_LONGEST_REST_SECONDS = 2.0
-_CLOSE_SECONDS = 5.0
 
 
 class LiveProgress:
-    """Draws a Run on the terminal while it goes on, and leaves the terminal clean.
+    """Draws a Run on the terminal while it goes on.
 
     Args:
-        record: directory of the Record, shown in the header.
+        record: directory of the Record, shown in the header; Policy errors are read from it.
     """
 
     def __init__(self, record: Path) -> None:
         self.view = RunView()
         self._record = record
+        self._errors = ErrorGroups()
         self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._console = message_console()
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=False,
-            vertical_overflow="crop",
-        )
-        self._thread = threading.Thread(target=self._draw_until_stopped, name="live-display", daemon=True)
+        # Episodes without a failure come by the thousand a second: they are only counted until somebody looks.
+        self._episodes = 0
+        self._episodes_taken = 0
+        self._drawing = Drawing(self._frame)
 
     def on_event(self, event: RunEvent) -> None:
         """Take the event in; drawing is the thread's business."""
+        if event.name in EPISODE_EVENTS and event.fields.get("failure") is None:
+            self._episodes += 1
+            return
         with self._lock:
+            self._take_episodes()
             self.view.apply(event)
 
     def __enter__(self) -> Self:
-        self._live.start()
-        self._thread.start()
+        self._drawing.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join(_CLOSE_SECONDS)
-        self._live.stop()
+        self._drawing.__exit__(kind, error, traceback)
 
-    def _draw_until_stopped(self) -> None:
-        while not self._stop.is_set():
-            before = time.thread_time()
-            try:
-                with self._lock:
-                    frame = live_frame(
-                        self.view,
-                        self._record,
-                        width=self._console.width,
-                        height=self._console.height,
-                        now_ns=time.monotonic_ns(),
-                    )
-                self._live.update(frame, refresh=True)
-            except OSError:  # the terminal is gone; the Run is not
-                return
-            cost = time.thread_time() - before
-            self._stop.wait(min(_LONGEST_REST_SECONDS, max(_SHORTEST_REST_SECONDS, _REST_PER_COST * cost)))
+    def _take_episodes(self) -> None:
+        counted = self._episodes
+        self.view.count_episodes(counted - self._episodes_taken)
+        self._episodes_taken = counted
+
+    def _frame(self, width: int, height: int) -> RenderableType:
+        with self._lock:
+            self._take_episodes()
+            failed = [row.submission_id for row in self.view.published if row.policy_failures]
+        self._errors.read(self._record, failed)
+        with self._lock:
+            return live_frame(
+                self.view,
+                self._record,
+                width=width,
+                height=height,
+                now_ns=time.monotonic_ns(),
+                errors=self._errors.ranked,
+            )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from evopolicygym.cli.recent import remember
-from evopolicygym.cli.run_view import RunView
+from evopolicygym.cli.run_view import EPISODE_EVENTS, RunView
 from evopolicygym.record import RunEvent, RunObserver
 from evopolicygym.record.journal import journal_time
 
@@ -17,29 +17,30 @@ class Observers:
     """Tells several observers; one that raises is dropped, and the others go on."""
 
     def __init__(self, observers: Sequence[RunObserver]) -> None:
-        self._observers = list(observers)
+        self._observers = tuple(observers)
 
     def on_event(self, event: RunEvent) -> None:
         """Pass the event on."""
-        for observer in tuple(self._observers):
+        for observer in self._observers:
             try:
                 observer.on_event(event)
             except Exception as error:  # noqa: BLE001  # reported; a display must not end the others
-                self._observers.remove(observer)
+                self._observers = tuple(other for other in self._observers if other is not observer)
                 warnings.warn(
                     f"{type(observer).__name__} failed and shows nothing more: {error!r}", RuntimeWarning, stacklevel=2
                 )
 
 
 class ViewKeeper:
-    """Keeps a view of the Run for the summary at its end."""
+    """Keeps a view of how the Run stands, for its end; single Episodes are left out, for there may be many."""
 
     def __init__(self) -> None:
         self.view = RunView()
 
     def on_event(self, event: RunEvent) -> None:
         """Fold the event in."""
-        self.view.apply(event)
+        if event.name not in EPISODE_EVENTS:
+            self.view.apply(event)
 
 
 class RecordRemembered:

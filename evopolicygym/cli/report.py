@@ -1,30 +1,44 @@
 """Runs and Submissions as JSON documents: what ``run --json`` and ``inspect --json`` print."""
 
+import json
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import cast
 
+from evopolicygym.analysis import PairedChange
+from evopolicygym.cli.documents import (
+    AssessmentEntry,
+    CandidateEntry,
+    ErrorGroupEntry,
+    PairedChangeEntry,
+    RunReport,
+    SubmissionReport,
+)
+from evopolicygym.cli.policy_errors import ErrorGroup
+from evopolicygym.cli.recorded import Changes, RecordedRun, open_recorded
 from evopolicygym.cli.run_view import RunView
+from evopolicygym.errors import RecordError
 from evopolicygym.record import SubmissionRecord
 
-REPORT_SCHEMA = "evopolicygym/run-report/v1"
-SUBMISSION_SCHEMA = "evopolicygym/submission-report/v1"
+
+def print_json(document: object) -> None:
+    """One document on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def view_document(view: RunView, record: Path, *, status: str = "", damage: tuple[str, ...] = ()) -> dict[str, object]:
-    """The state of a Run in JSON values.
-
-    Args:
-        view: the Run.
-        record: its directory.
-        status: as the Record's reader sees it; derived from the view if empty.
-        damage: what the reader found to be broken.
-    """
+def run_report(run: RecordedRun) -> RunReport:
+    """The state of a recorded Run in JSON values."""
+    view, record = run.view, run.record
+    changes = run.changes([row.submission_id for row in view.published])
     best = view.best
     return {
-        "schema": REPORT_SCHEMA,
-        "record": str(record.absolute()),
-        "status": status or ("running" if view.terminal_reason is None else "ended"),
-        "terminal_reason": view.terminal_reason,
+        "schema": "evopolicygym/run-report/v1",
+        "record": str(record.path.absolute()),
+        "record_schema": record.schema,
+        "status": record.status,
+        "terminal_reason": run.record.terminal_reason or view.terminal_reason,
         "benchmark_id": view.benchmark_id,
         "agent": view.agent,
         "primary_metric": view.primary_metric,
@@ -45,6 +59,9 @@ def view_document(view: RunView, record: Path, *, status: str = "", damage: tupl
                 "selector": row.selector,
                 "score": row.score,
                 "change_to_best": row.change,
+                "paired_with_previous": paired_entry(changes, row.submission_id, "previous"),
+                "paired_with_best": paired_entry(changes, row.submission_id, "best"),
+                "edit": run.edits.get(row.submission_id),
                 "policy_failures": row.policy_failures,
                 "seconds": row.seconds,
             }
@@ -55,16 +72,8 @@ def view_document(view: RunView, record: Path, *, status: str = "", damage: tupl
         "candidate_submission_ids": list(view.candidates),
         "handed_off_by": view.handed_off_by,
         "selected_submission_id": view.selected,
-        "validation": [asdict(row) for row in view.validation.values()] or None,
-        "assessment": None
-        if view.assessment_score is None
-        else {
-            "submission_id": view.selected,
-            "split": view.assessment_split,
-            "episodes": view.assessment_episodes,
-            "score": view.assessment_score,
-            "policy_failures": view.assessment_failures,
-        },
+        "validation": [cast("CandidateEntry", asdict(row)) for row in view.validation.values()] or None,
+        "assessment": _assessment(view),
         "agent_end": None
         if view.agent_end is None
         else {"reason": view.agent_end, "seconds": view.agent_seconds, "message": view.agent_message},
@@ -77,18 +86,29 @@ def view_document(view: RunView, record: Path, *, status: str = "", damage: tupl
             "cost_usd": view.cost_usd,
         },
         "policy_failures": view.policy_failures,
+        "policy_errors": error_entries(run.errors),
+        "diagnostics": dict(run.diagnostics),
         "refusals": view.refusals,
         "notices": view.notices,
         "faults": view.faults,
-        "damage": list(damage),
+        "damage": list(record.damage),
     }
 
 
-def submission_document(submission: SubmissionRecord, record: Path) -> dict[str, object]:
+def finished_report(record: Path) -> RunReport | None:
+    """The report of a Run that was just recorded; None if its Record cannot be opened."""
+    try:
+        return run_report(open_recorded(record))
+    except RecordError:
+        return None
+
+
+def submission_report(run: RecordedRun, submission: SubmissionRecord) -> SubmissionReport:
     """One Submission in JSON values: its Feedback as published, and where things lie."""
+    changes = run.changes([submission.submission_id])
     return {
-        "schema": SUBMISSION_SCHEMA,
-        "record": str(record.absolute()),
+        "schema": "evopolicygym/submission-report/v1",
+        "record": str(run.record.path.absolute()),
         "submission_id": submission.submission_id,
         "program_path": str(submission.program_path),
         "feedback": dict(submission.feedback),
@@ -96,4 +116,34 @@ def submission_document(submission: SubmissionRecord, record: Path) -> dict[str,
             {"name": artifact.name, "size": artifact.size, "path": str(artifact.path) if artifact.path else None}
             for artifact in submission.artifacts
         ],
+        "paired_with_previous": paired_entry(changes, submission.submission_id, "previous"),
+        "paired_with_best": paired_entry(changes, submission.submission_id, "best"),
+    }
+
+
+def paired_entry(changes: dict[str, Changes], submission_id: str, which: str) -> PairedChangeEntry | None:
+    """One paired change as JSON values; None if there is none."""
+    found = changes.get(submission_id)
+    return None if found is None else change_entry(getattr(found, which))
+
+
+def change_entry(change: PairedChange | None) -> PairedChangeEntry | None:
+    """A paired change as JSON values."""
+    return None if change is None else cast("PairedChangeEntry", change.to_json())
+
+
+def error_entries(groups: Sequence[ErrorGroup]) -> list[ErrorGroupEntry]:
+    """Groups of Policy errors as JSON values."""
+    return [cast("ErrorGroupEntry", group.to_json()) for group in groups]
+
+
+def _assessment(view: RunView) -> AssessmentEntry | None:
+    if view.assessment_score is None:
+        return None
+    return {
+        "submission_id": view.selected,
+        "split": view.assessment_split,
+        "episodes": view.assessment_episodes,
+        "score": view.assessment_score,
+        "policy_failures": view.assessment_failures,
     }

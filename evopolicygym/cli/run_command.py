@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import tomli_w
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -24,9 +24,11 @@ from evopolicygym.cli.failures import (
     complain,
     ignore_interrupts,
 )
-from evopolicygym.cli.frames import duration_text, path_text, run_summary, submissions_table
+from evopolicygym.cli.frames import duration_text, path_text
+from evopolicygym.cli.inspect_command import record_parts
 from evopolicygym.cli.observers import EventLines, Observers, RecordAnnounced, RecordRemembered, ViewKeeper
-from evopolicygym.cli.report import view_document
+from evopolicygym.cli.recorded import open_recorded
+from evopolicygym.cli.report import print_json, run_report
 from evopolicygym.cli.run_view import RunView
 from evopolicygym.cli.settings import Settings, load_settings
 from evopolicygym.record import RunObserver
@@ -170,14 +172,11 @@ def _close(view: RunView, record: Path, mode: str, as_json: bool) -> None:
     if not view.started_unix_ns:  # it was stopped before there was a Record
         return
     if as_json:
-        sys.stdout.write(json.dumps(view_document(view, record), indent=2, ensure_ascii=False) + "\n")
+        print_json(run_report(open_recorded(record)))
         return
     if mode == "json":
         return
     console = result_console()
-    parts: list[RenderableType] = [run_summary(view, record)]
-    if view.submissions:
-        parts.append(submissions_table(view, width=console.width, limit=_SUMMARY_ROWS))
-    show(console, *parts)
+    show(console, *record_parts(open_recorded(record), width=console.width, limit=_SUMMARY_ROWS))
     console.print()
     console.print(Text(f"evopolicygym inspect {shlex.quote(path_text(record))}", style="bold"), soft_wrap=True)

@@ -11,6 +11,9 @@ T = TypeVar("T")
 
 _ERRORS_KEPT = 50
 
+EPISODE_EVENTS = frozenset({"episode_completed", "validation_episode_completed", "assessment_episode_completed"})
+"""The events that may come by the thousand a second."""
+
 
 @dataclass(slots=True)
 class SubmissionRow:
@@ -115,6 +118,11 @@ class RunView:
         if handler is not None:
             handler(self, event.fields, event)
 
+    def count_episodes(self, number: int) -> None:
+        """Take in so many Episodes of the running Evaluation that ended without a failure."""
+        if self.running is not None:
+            self.running.completed += number
+
     @property
     def maximizes(self) -> bool:
         """Whether a higher score is better."""
@@ -133,6 +141,30 @@ class RunView:
             return None
         sign = 1 if self.maximizes else -1
         return max(rows, key=lambda row: sign * (row.score or 0.0))
+
+    def is_better(self, row: SubmissionRow, than: SubmissionRow) -> bool:
+        """Whether a published Submission has a strictly better score than another."""
+        if row.score is None or than.score is None:
+            return than.score is None and row.score is not None
+        return row.score > than.score if self.maximizes else row.score < than.score
+
+    def add_published(self, row: SubmissionRow, episodes_remaining: int | None) -> None:
+        """Add a Submission that no event told of, as the latest one."""
+        best = self.best
+        row.state = "published"
+        row.change = self._change(row.score, best)
+        self.submissions[row.submission_id] = row
+        if episodes_remaining is not None:
+            self.episodes_remaining = episodes_remaining
+
+    def add_validated(self, submission_id: str, score: float | None, policy_failures: int | None) -> None:
+        """Add a candidate of the Validation that no event told of."""
+        self.validation[submission_id] = CandidateRow(submission_id, score, policy_failures)
+
+    def _change(self, score: float | None, best: SubmissionRow | None) -> float | None:
+        if score is None or best is None or best.score is None:
+            return None
+        return score - best.score if self.maximizes else best.score - score
 
     @property
     def initial_score(self) -> float | None:
@@ -219,8 +251,7 @@ class RunView:
         row.state = "published"
         row.program_digest = _text(fields, "program_digest") or row.program_digest
         score = _float(fields, "score")
-        if score is not None and best is not None and best.score is not None:
-            row.change = score - best.score if self.maximizes else best.score - score
+        row.change = self._change(score, best)
         row.score = score
         row.policy_failures = _int(fields, "policy_failures")
         row.seconds = _float(fields, "seconds")

@@ -26,6 +26,7 @@ from evopolicygym.program import Program
 from evopolicygym.record import layout as names
 from evopolicygym.record.events import FieldValue, RunEvent
 from evopolicygym.record.layout import RecordLayout, is_submission_id
+from evopolicygym.record.scanning import lines_of_events
 from evopolicygym.record.strict_json import parse_object
 
 __all__ = ["ArtifactRecord", "RecordStatus", "RunRecord", "SubmissionRecord", "event_of_line", "open_run"]
@@ -142,8 +143,8 @@ class RunRecord:
         """Whole journal lines as bytes, without their newline; a torn last line is left out.
 
         Args:
-            event_names: only lines that mention one of these names in quotes; that is a fast look at the
-                bytes, which lets every line of those events through and few others.
+            event_names: only lines that may be one of these events; that is a fast look at the bytes, which lets
+                every line of those events through and few others.
         """
         for _, line in self._numbered_lines(event_names):
             yield line
@@ -255,12 +256,9 @@ class RunRecord:
         return {}
 
     def _numbered_lines(self, event_names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
-        mentions = re.compile(b"|".join(re.escape(f'"{name}"'.encode()) for name in event_names)).search
         try:
             with _open_regular(self._layout.journal) as file:
-                for number, line in _whole_lines(file):
-                    if not event_names or mentions(line):
-                        yield number, line
+                yield from lines_of_events(file, event_names) if event_names else _whole_lines(file)
         except OSError as error:
             self._report(f"{names.JOURNAL}: it cannot be read: {error.strerror or error}")
 

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from evopolicygym.record.events import FieldValue, RunEvent
 
-__all__ = ["ConsoleProgress", "inert_text", "score_text"]
+__all__ = ["ConsoleProgress", "inert_line", "inert_text", "score_text"]
 
 _TEXT_WIDTH = 200
 _STATUS_WIDTH = 60
@@ -219,13 +219,26 @@ def inert_text(text: str, limit: int | None = None) -> str:
     """
     if limit is not None:
         text = text[: 8 * limit]  # enough to fill the line, and no work for megabytes
-    joined = " ".join(text.split())
-    shown = "".join(
+    return _cut(_escaped(" ".join(text.split())), limit)
+
+
+def inert_line(line: str, limit: int | None = None) -> str:
+    """One line of text, such as of a source file, as :func:`inert_text` but with its blanks kept."""
+    return _cut(_escaped((line if limit is None else line[: 8 * limit]).expandtabs(4)), limit)
+
+
+def _escaped(line: str) -> str:
+    if line.isascii() and line.isprintable():
+        return line
+    return "".join(
         character
         if character == _ZERO_WIDTH_JOINER or unicodedata.category(character)[0] != "C"
         else character.encode("unicode_escape").decode("ascii")
-        for character in joined
+        for character in line
     )
+
+
+def _cut(shown: str, limit: int | None) -> str:
     return shown if limit is None or len(shown) <= limit else shown[: limit - 1] + "…"
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import evopolicygym
 from evopolicygym.agents import CodingAgent
+from evopolicygym.analysis import run_diagnostics
 from evopolicygym.authoring import Benchmark
 from evopolicygym.errors import AgentRunError, BenchmarkError, EvaluationError, RecordError
 from evopolicygym.evaluation import Evaluator
@@ -543,8 +544,21 @@ class _Life:
                 execution_facts=self._evaluator.facts,
                 ended=datetime.now(UTC),
             )
+            | {"diagnostics": self._diagnostics(result)}
         )
         return result
+
+    def _diagnostics(self, result: RunResult) -> dict[str, object]:
+        return run_diagnostics(
+            self._prepared.initial_program,
+            self._desk.submissions,
+            episode_budget=self._config.episode_budget,
+            episodes_spent=self._config.episode_budget - self._limits.episodes_remaining(self._progress.ledger),
+            score_direction=self._prepared.spec.score_direction,
+            selected_submission_id=result.final_submission_id,
+            validation=result.validation,
+            assessment=result.assessment,
+        )
 
 
 def ledger_limits(config: RunConfig) -> LedgerLimits:

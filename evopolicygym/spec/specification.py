@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Never, TypeVar, cast
 
-from evopolicygym.agents import CodingAgent
+from evopolicygym.agents import CodingAgent, CommandAgent
 from evopolicygym.authoring import Benchmark
 from evopolicygym.authoring.interfaces import missing_members
 from evopolicygym.errors import AgentSkillError, ProgramError
@@ -239,7 +239,7 @@ class Spec:
         return cast("Benchmark", value)
 
     def _agent(self) -> CodingAgent:
-        value = self._named_object("agent", AGENTS)
+        value = self._named_object("agent", AGENTS, self._agent_arguments)
         if not callable(inspect.getattr_static(value, "build_invocation", None)):
             self._fail(
                 ("agent", "use"), f"this gives {_what(value)}, which is no Agent: it lacks build_invocation(task)"
@@ -366,7 +366,19 @@ class Spec:
 
     # Names and places.
 
-    def _named_object(self, name: str, group: str | None) -> object:
+    def _agent_arguments(self, target: object, arguments: dict[str, object]) -> dict[str, object]:
+        """A command's own directory is, like every path of a spec, relative to the spec file."""
+        if not (isinstance(target, type) and issubclass(target, CommandAgent)):
+            return arguments
+        directory = arguments.get("directory", ".")
+        return arguments | ({"directory": str(self._at_home(directory))} if isinstance(directory, str) else {})
+
+    def _named_object(
+        self,
+        name: str,
+        group: str | None,
+        placed: Callable[[object, dict[str, object]], dict[str, object]] | None = None,
+    ) -> object:
         table: OpenTable = self._tables[name]
         use = str(table.use)  # type: ignore[attr-defined]  # every table that is asked for has it
         directories = self._python_path()
@@ -377,7 +389,8 @@ class Spec:
         except UnusableNameError as problem:
             self._fail((name, "use"), str(problem))
         try:
-            return construct(target, table.arguments, import_path)
+            arguments = table.arguments if placed is None else placed(target, table.arguments)
+            return construct(target, arguments, import_path)
         except UnusableNameError as problem:
             self._fail((name, problem.argument or "use"), str(problem))
 
@@ -420,9 +433,15 @@ class Spec:
         absolute = absolute_import_path(use, group)
         table = cast("dict[str, object]", self._source.document[name])
         look_up_in(self._python_path())
-        defaults = default_arguments(load_attribute(absolute, self._python_path()))
+        target = load_attribute(absolute, self._python_path())
+        defaults = default_arguments(target)
         given = {key: value for key, value in table.items() if key != "use"}
-        return {"use": absolute if raw_use == use else raw_use} | defaults | given
+        document = {"use": absolute if raw_use == use else raw_use} | defaults | given
+        if name == "agent" and isinstance(target, type) and issubclass(target, CommandAgent):
+            directory = self._tables["agent"].arguments.get("directory", ".")
+            if isinstance(directory, str):
+                document["directory"] = self._absolute_text(("agent", "directory"), directory)
+        return document
 
     def _program_document(self) -> dict[str, object]:
         table: ProgramTable = self._tables["program"]

@@ -101,6 +101,43 @@ def write_record(
     return path
 
 
+def write_paired_record(path: Path, program_directory: Path, rewards: Sequence[dict[int, float | None]]) -> Path:
+    """A Record that was not ended, with one Submission for each mapping of Episode index to reward."""
+    program = initial_program(program_directory)
+    writer = RecordWriter.create(path)
+    journal = writer.journal
+    writer.write_initial(program, ())
+    left = budget = 100
+    writer.write_manifest({"schema": "evopolicygym/run-record/v9", "status": "running"})
+    journal.append(run_started(program.digest, budget))
+    for number, played in enumerate(rewards, 1):
+        identifier = f"submission-{number:06d}"
+        if number > 1:
+            (program_directory / "policy.py").write_text(f"x = {number}\n")
+            program = Program.from_directory(program_directory)
+        left -= len(played)
+        journal.append(
+            events.EvaluationStarted(
+                submission_id=identifier,
+                program_digest=program.digest,
+                episodes=f"{min(played)}:{max(played) + 1}",
+                episode_count=len(played),
+                episodes_remaining=left,
+            )
+        )
+        episodes = tuple(
+            EpisodeSummary("completed", reward, 7)
+            if reward is not None
+            else EpisodeSummary("policy_failed", None, 2, "exception")
+            for reward in played.values()
+        )
+        score = sum(reward or 0.0 for reward in played.values()) / len(played)
+        submission = SubmissionResult(identifier, program, tuple(played), len(played), left, Feedback(score), episodes)
+        writer.publish(submission, (), policy_diagnostics="traceback", seconds=0.02)
+    writer.close()
+    return path
+
+
 def run_started(program_digest: str, budget: int) -> events.RunStarted:
     return events.RunStarted(
         schema="evopolicygym/run-record/v9",

@@ -186,7 +186,7 @@ def test_a_dumb_terminal_gets_plain_lines(write_spec: WriteSpec) -> None:
 
 
 def test_no_color_leaves_colours_out(records: Path) -> None:
-    command = [sys.executable, "-m", "evopolicygym", "inspect", str(records / "finished")]
+    command = [sys.executable, "-m", "evopolicygym", "inspect", "--no-pager", str(records / "finished")]
     coloured, _ = in_a_terminal(command, TERM="xterm-256color")
     plain, _ = in_a_terminal(command, TERM="xterm-256color", NO_COLOR="1")
     assert b"\x1b[1;32m" in coloured

@@ -1,13 +1,19 @@
 """``evopolicygym inspect`` on Records of every kind."""
 
+import fcntl
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from recorded_runs import Command
+from pydantic import TypeAdapter
+from recorded_runs import Command, write_record
 
-from evopolicygym.cli.inspect_command import inspect_record
+from evopolicygym.agents import AgentEvent
+from evopolicygym.cli.documents import DOCUMENTS
+from evopolicygym.cli.inspect_command import Wanted, inspect_record
 from evopolicygym.cli.recent import remember
 from evopolicygym.errors import RecordError
 
@@ -20,10 +26,8 @@ class Inspect:
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self._capture = capture
 
-    def __call__(
-        self, record: Path | None, submission: str | None = None, *, events: bool = False, as_json: bool = False
-    ) -> str:
-        inspect_record(record, submission, show_events=events, as_json=as_json)
+    def __call__(self, record: Path | None, submission: str | None = None, **wanted: object) -> str:
+        inspect_record(record, Wanted(submission=submission, **wanted))  # type: ignore[arg-type]  # as a test names it
         return self._capture.readouterr().out
 
 
@@ -41,8 +45,8 @@ def test_a_finished_record_is_summed_up(command: Command, records: Path) -> None
         "CartPole-v1  finished",
         "best 40.00 (submission-000002), initial Program 9.500  ▁██",
         "6 of 10 Episodes, 3 of 10 Submissions",
-        "submission-000002 ★         2  40.00  +30.50         1     0.02  selected",
-        "Assessment       47.50 on 10 held-out Episodes; the initial Program had 9.500 in training (5.0×)",
+        "submission-000002 ★         2  40.00  +30.50         1  structural     0.02  selected",
+        "Assessment     47.50 on 10 held-out Episodes; the initial Program had 9.500 in training (5.0×)",
     ):
         assert expected in done.stdout
 
@@ -61,7 +65,7 @@ def test_a_crashed_record_says_so(inspect: Inspect, records: Path) -> None:
 def test_one_submission_shows_feedback_errors_episodes_and_artifacts(inspect: Inspect, records: Path) -> None:
     shown = inspect(records / "finished", "2")
     for expected in (
-        "submission-000002  40.00 mean return  selected",
+        "submission-000002  40.00 mean return  best  selected",
         "└── note  IndexError in the Policy",
         "×1 IndexError at policy.py:31 in act: IndexError in the Policy",
         "      3       –      2  exception",
@@ -152,10 +156,160 @@ def test_without_a_name_the_latest_record_that_is_still_there_opens(
     assert "CartPole-v1  crashed" in inspect(None)
 
 
-def test_a_reader_that_goes_away_is_no_error(records: Path) -> None:
-    import subprocess
-    import sys
+def test_every_document_keeps_its_schema(inspect: Inspect, records: Path) -> None:
+    for name, document in (
+        ("run-report", inspect(records / "finished", as_json=True)),
+        ("run-report", inspect(records / "crashed", as_json=True)),
+        ("submission-report", inspect(records / "finished", "2", as_json=True)),
+        ("program-diff", inspect(records / "finished", diff=("initial", "2"), as_json=True)),
+        ("transcript-report", inspect(records / "finished", agent=True, as_json=True)),
+    ):
+        TypeAdapter(DOCUMENTS[name]).validate_json(document, strict=True)
 
+
+def test_two_programs_are_compared_line_by_line(inspect: Inspect, records: Path) -> None:
+    shown = inspect(records / "finished", diff=("initial", "best"))
+    assert "initial Program → submission-000002: structural edit, 1 file, +1 −2 lines" in shown
+    assert "-def make_policy(context):\n" in shown
+    assert "+# 2\n" in shown
+    assert "the same Program" in inspect(records / "finished", diff=("1", "initial"))
+
+
+def test_a_program_of_another_record_can_be_compared(inspect: Inspect, records: Path) -> None:
+    shown = inspect(records / "finished", diff=(f"{records}/crashed:2", "3"))
+    assert f"--- {records}/crashed:submission-000002/policy.py" in shown
+    assert "+# 3" in shown
+
+
+def test_hostile_source_is_shown_inert(inspect: Inspect, records: Path, tmp_path: Path) -> None:
+    import shutil
+
+    hostile = tmp_path / "hostile"
+    shutil.copytree(records / "finished", hostile)
+    source = hostile / "submissions" / "submission-000002" / "program"
+    source.chmod(0o700)
+    (source / "policy.py").chmod(0o600)
+    (source / "policy.py").write_text("\tx = '\x1b[31m[bold]\u202e'\n")
+    assert "+    x = '\\x1b[31m[bold]\\u202e'" in inspect(hostile, diff=("initial", "2"))
+    subprocess.run(["chmod", "-R", "u+w", str(hostile)], check=True)
+
+
+TRANSCRIPT = [
+    AgentEvent(kind="session_start", session_id="s-1", model="some-model"),
+    AgentEvent(kind="message", text="I look first.\n  Then I act.\x1b[2J"),
+    AgentEvent(kind="reasoning", text="why not"),
+    AgentEvent(
+        kind="tool_call", tool="shell", command="ls -l", exit_code=3, text="\n".join(f"line {n}" for n in range(40))
+    ),
+    AgentEvent(kind="usage", turns=1, input_tokens=1200, cached_tokens=1000, output_tokens=34),
+    AgentEvent(kind="cost", cost_usd=0.5),
+    AgentEvent(kind="error", text="overloaded", code="529", fatal=True),
+    AgentEvent(kind="end", failed=True),
+]
+
+
+@pytest.fixture
+def talkative(records: Path, tmp_path: Path) -> Path:
+    record = tmp_path / "talkative"
+    (record / "agent").mkdir(parents=True)
+    (record / "events.jsonl").write_bytes((records / "crashed" / "events.jsonl").read_bytes())
+    lines = [json.dumps({"time": 100.0 + 61 * n} | event.to_json()) for n, event in enumerate(TRANSCRIPT)]
+    (record / "agent" / "transcript.jsonl").write_text("\n".join([*lines, '{"torn']))
+    return record
+
+
+def test_the_transcript_reads_as_a_conversation(inspect: Inspect, talkative: Path) -> None:
+    lines = inspect(talkative, agent=True).splitlines()
+    assert lines[:9] == [
+        "0:00:00  session some-model s-1",
+        "0:01:01  says",
+        "  I look first.",
+        "    Then I act.\\x1b[2J",
+        "0:02:02  thinks",
+        "  why not",
+        "0:03:03  $ ls -l  exit code 3",
+        "  line 0",
+        "  line 1",
+    ]
+    assert "  … 28 more lines" in lines
+    assert "0:04:04  so far 1 turn, 1200 tokens in (1000 cached), 34 out" in lines
+    assert "0:06:06  fatal error 529" in lines
+    assert lines[-1] == "in all: 1 turn, 1 tool call, 1200 tokens in (1000 cached), 34 out, $0.50"
+
+
+def test_the_transcript_as_json_is_one_document(inspect: Inspect, talkative: Path) -> None:
+    document = json.loads(inspect(talkative, agent=True, as_json=True))
+    assert [event["kind"] for event in document["events"]] == [event.kind for event in TRANSCRIPT]
+    assert document["usage"]["cost_usd"] == 0.5
+
+
+def test_an_agent_without_a_transcript_is_shown_by_its_output(inspect: Inspect, talkative: Path) -> None:
+    (talkative / "agent" / "transcript.jsonl").unlink()
+    (talkative / "agent" / "stdout.log").write_text("hello\n\nthere\n")
+    assert inspect(talkative, agent=True).split() == [
+        *("says", "hello", "says", "there", "in", "all:", "nothing", "was", "told", "of", "usage")
+    ]
+
+
+def test_following_a_run_that_has_ended_tells_all_of_it(command: Command, records: Path) -> None:
+    done = command("inspect", records / "finished", "--follow")
+    assert "Run ended: finished" in done.stderr
+    assert "CartPole-v1  finished" in done.stdout
+    events = command("inspect", records / "finished", "--follow", "--json").stdout.splitlines()
+    assert json.loads(events[0])["event"] == "run_started"
+    assert json.loads(events[-1])["event"] == "run_committed"
+
+
+def test_following_tells_what_is_to_come(records: Path, tmp_path: Path) -> None:
+    record = tmp_path / "going-on"
+    record.mkdir()
+    *first, last = (records / "finished" / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (record / "events.jsonl").write_bytes(b"".join(first))
+    with open(record / "events.jsonl", "ab", buffering=0) as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "evopolicygym", "inspect", str(record), "--follow", "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        told = [json.loads(process.stdout.readline())["event"] for _ in first]
+        assert "run_committed" not in told
+        journal.write(last)
+        assert json.loads(process.stdout.readline())["event"] == "run_committed"
+        fcntl.flock(journal, fcntl.LOCK_UN)
+    rest, _ = process.communicate(timeout=60)
+    assert (rest, process.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "complaint"),
+    [
+        ({"submission": "1", "agent": True}, "SUBMISSION and --agent exclude each other"),
+        ({"agent": True, "follow": True}, "--follow shows the Run or its --events, not --agent"),
+    ],
+)
+def test_parts_that_exclude_each_other_are_refused(
+    inspect: Inspect, records: Path, wanted: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(RecordError, match=complaint):
+        inspect(records / "finished", **wanted)
+
+
+def test_many_submissions_are_cut_to_the_latest_the_best_and_the_selected(inspect: Inspect, tmp_path: Path) -> None:
+    scores = [float(number == 2) for number in range(70)]
+    write_record(tmp_path / "long", tmp_path / "program", scores=scores)
+    shown = inspect(tmp_path / "long")
+    assert "10 earlier Submissions not shown" in shown
+    assert "submission-000003 ★" in shown
+    assert "submission-000070" in shown
+    assert "--all" in shown
+    assert shown.count("\nsubmission-") == 60
+    assert inspect(tmp_path / "long", all_rows=True).count("\nsubmission-") == 70
+    subprocess.run(["chmod", "-R", "u+w", str(tmp_path)], check=True)
+
+
+def test_a_reader_that_goes_away_is_no_error(records: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     try:

@@ -88,6 +88,19 @@ def test_a_registered_name_is_written_down_as_its_import_path(good_spec: str) ->
     assert document["agent"]["use"] == "evopolicygym.agents:CommandAgent"  # type: ignore[index]
 
 
+def test_the_directory_of_a_command_is_relative_to_the_spec(
+    good_spec: str, spec_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for written, meant in (('directory = "scripts"', spec_home / "scripts"), ("", spec_home)):
+        command = f'use = "command"\ncommand = ["sh", "{{directory}}/agent.sh"]\n{written}'
+        monkeypatch.chdir(spec_home)
+        spec = Path(write(good_spec.replace('use = "spec_toys:ToyAgent"', command))).absolute()
+        monkeypatch.chdir(tmp_path)
+        resolved = load_spec(spec).resolve()
+        assert resolved.agent.directory == meant  # type: ignore[attr-defined]  # a CommandAgent has it
+        assert resolved.spec_document["agent"]["directory"] == str(meant)  # type: ignore[index]
+
+
 def test_the_resolved_document_points_at_the_records_own_copies(good_spec: str) -> None:
     resolved = load_spec(write(good_spec)).resolve()
     assert resolved.spec_document["program"] == {
