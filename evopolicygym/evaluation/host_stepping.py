@@ -28,7 +28,7 @@ from evopolicygym.evaluation.plan import PlannedEpisode
 from evopolicygym.execution.cores import CorePin
 from evopolicygym.execution.launch import CONTROL_DESCRIPTOR, PolicyLaunch
 from evopolicygym.execution.policy_host import PolicyHost
-from evopolicygym.process import Child, Supervisor
+from evopolicygym.process import Child, Supervisor, SupervisorLostError
 from evopolicygym.program import Program
 
 __all__ = ["HostStepping"]
@@ -240,7 +240,11 @@ class _SupervisedStarter:
             child.close()
 
     def __call__(self, argv: list[str], env: Mapping[str, str], control: int) -> _SupervisedTemplate:
-        child = self._supervisor.start(argv, env=env, cwd=self._root, stderr=2, pass_fds={CONTROL_DESCRIPTOR: control})
+        passed = {CONTROL_DESCRIPTOR: control}
+        try:
+            child = self._supervisor.start(argv, env=env, cwd=self._root, stderr=2, pass_fds=passed)
+        except SupervisorLostError as error:
+            raise EvaluationError(f"the template process cannot be started: {error}") from error
         self._started = [known for known in self._started if known.returncode is None]
         self._started.append(child)
         return _SupervisedTemplate(child)

@@ -549,12 +549,11 @@ class _Life:
         return result
 
     def _diagnostics(self, result: RunResult) -> dict[str, object]:
-        budget = self._config.episode_budget
         return run_diagnostics(
             self._prepared.initial_program,
-            result.submissions,
-            episode_budget=budget,
-            episodes_spent=budget - self._limits.episodes_remaining(self._progress.ledger),
+            self._desk.submissions,
+            episode_budget=self._config.episode_budget,
+            episodes_spent=self._config.episode_budget - self._limits.episodes_remaining(self._progress.ledger),
             score_direction=self._prepared.spec.score_direction,
             selected_submission_id=result.final_submission_id,
             validation=result.validation,

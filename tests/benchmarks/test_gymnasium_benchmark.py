@@ -300,7 +300,7 @@ def test_the_simulator_is_named():
         ({"env_id": "CartPole-v1", "failure_return": "0"}, "failure_return must be a finite number"),
         ({"env_id": "CartPole-v1", "failure_return": float("nan")}, "failure_return must be a finite number"),
         ({"env_id": "CartPole-v1", "failure_return": False}, "failure_return must be a finite number"),
-        ({"env_id": "CartPole-v1", "env_kwargs": {"render_mode": object()}}, "env_kwargs must be a mapping"),
+        ({"env_id": "CartPole-v1", "env_kwargs": {"render_mode": 1j}}, "env_kwargs must be a mapping"),
         ({"env_id": "CartPole-v1", "env_kwargs": {"disable_env_checker": True}}, "must not hold 'disable_env_checker'"),
         ({"env_id": "CartPole-v1", "env_kwargs": {"colour": 1}, "failure_return": 0}, "unexpected keyword argument"),
     ],

@@ -69,7 +69,7 @@ def test_it_is_summed_up_without_complaints(command: Command, foreign: Path) -> 
 def test_its_parts_can_be_inspected(foreign: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def shown(**wanted: object) -> str:
         inspect_record(foreign, Wanted(**wanted))  # type: ignore[arg-type]  # as named here
-        return capfd.readouterr().out
+        return " ".join(capfd.readouterr().out.split())  # however wide the terminal is
 
     assert "+2 mean reward on 3 shared Episodes, 1 left out where a Policy failed" in shown(submission="2")
     assert "+GAIN = 2" in shown(diff=("1", "2"))

@@ -215,4 +215,4 @@ def test_the_number_of_open_descriptors_stays_flat_when_every_policy_is_killed(t
         evaluator.evaluate(dying, plan(range(3)))
         before = len(os.listdir("/proc/self/fd"))
         evaluator.evaluate(dying, plan(range(200)))
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before

@@ -1,6 +1,7 @@
 """How Policies are run is said once, in words that cannot be mistaken; and what a template is given."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,8 @@ def test_a_template_is_given_little_of_the_environment(monkeypatch: pytest.Monke
     assert environment["HOME"] == str(tmp_path / "scratch")
 
 
-def test_a_core_is_held_by_one_until_it_is_released() -> None:
+def test_a_core_is_held_by_one_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other Runs on this machine hold cores, too
     allowed = os.sched_getaffinity(0)
     pins = [CorePin() for _ in range(len(allowed) + 1)]
     try:

@@ -9,8 +9,8 @@ import pytest
 from run_scenarios import run_scripted, scripted_agent
 from target_benchmark import TargetBenchmark
 
-from evopolicygym.cli.recorded import view_of
-from evopolicygym.cli.report import view_document
+from evopolicygym.cli.recorded import RecordedRun
+from evopolicygym.cli.report import run_report
 from evopolicygym.errors import EvoPolicyGymError
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.record import RecordLock, open_run
@@ -97,7 +97,7 @@ def damaged(files: list[Path], count: int) -> Iterator[tuple[Path, bytes, bytes]
 def looked_at(record: Path) -> None:
     """What ``inspect`` and ``resume`` do with a Record before anything is started."""
     opened = open_run(record)
-    view_document(view_of(opened), record, damage=tuple(opened.check()))
+    run_report(RecordedRun(opened))
     with RecordLock(opened.layout):
         again = open_run(record)
         progress, _ = read_progress(again)
