@@ -10,6 +10,7 @@ from rich.text import Text
 
 from evopolicygym.agents import AgentEvent, AgentUsage, EventReader
 from evopolicygym.agents.stream import parse_text_line
+from evopolicygym.cli.encoding import writes_unicode
 from evopolicygym.cli.frames import usage_text
 from evopolicygym.record import RunRecord
 from evopolicygym.run.console import inert_line, inert_text
@@ -66,14 +67,15 @@ def print_conversation(record: RunRecord, console: Console) -> None:
 
 def print_transcript_report(record: RunRecord, stream: TextIO) -> None:
     """Write the transcript as one JSON document, event by event."""
+    ascii_only = not writes_unicode()
     head = {"schema": "evopolicygym/transcript-report/v1", "record": str(record.path.absolute())}
-    stream.write(json.dumps(head, ensure_ascii=False)[:-1] + ', "events": [')
+    stream.write(json.dumps(head, ensure_ascii=ascii_only)[:-1] + ', "events": [')
     usage = AgentUsage()
     separator = "\n  "
     for attempt, time, event in agent_events(record):
         usage = usage.add(event)
         entry = {"attempt": attempt, "time": time} | event.to_json()
-        stream.write(separator + json.dumps(entry, ensure_ascii=False, allow_nan=False))
+        stream.write(separator + json.dumps(entry, ensure_ascii=ascii_only, allow_nan=False))
         separator = ",\n  "
     stream.write(f'\n], "usage": {json.dumps(usage.to_json())}}}\n')
 

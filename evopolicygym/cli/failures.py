@@ -8,6 +8,7 @@ import warnings
 from types import FrameType
 from typing import NoReturn, TextIO
 
+from evopolicygym.cli.encoding import use_plain_characters
 from evopolicygym.errors import (
     AgentRunError,
     AgentSkillError,
@@ -47,10 +48,7 @@ def show_tracebacks(wanted: bool) -> None:
 def guarded() -> NoReturn:
     """Run the application; whatever happens ends in an exit code and at most one message."""
     signal.signal(signal.SIGINT, _interrupt_once)
-    for stream in (sys.stdout, sys.stderr):
-        # A locale without UTF-8 must not turn a dash into a crash.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    use_plain_characters()
     warnings.showwarning = _note
     code = _guarded()
     ignore_interrupts()

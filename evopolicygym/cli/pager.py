@@ -66,7 +66,10 @@ def paged() -> Iterator[IO[str]]:
         sys.stdout.flush()
         return
     environment = os.environ | ({"LESS": _LESS_OPTIONS} if "LESS" not in os.environ else {})
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, encoding="utf-8", errors="replace", env=environment)
+    encoding = sys.stdout.encoding or "utf-8"
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, encoding=encoding, errors=sys.stdout.errors, env=environment
+    )
     assert process.stdin is not None
     try:
         yield process.stdin

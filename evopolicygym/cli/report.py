@@ -16,6 +16,7 @@ from evopolicygym.cli.documents import (
     RunReport,
     SubmissionReport,
 )
+from evopolicygym.cli.encoding import writes_unicode
 from evopolicygym.cli.policy_errors import ErrorGroup
 from evopolicygym.cli.recorded import Changes, RecordedRun, open_recorded
 from evopolicygym.cli.run_view import RunView
@@ -25,7 +26,8 @@ from evopolicygym.record import SubmissionRecord
 
 def print_json(document: object) -> None:
     """One document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    ascii_only = not writes_unicode()
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=ascii_only, allow_nan=False) + "\n")
 
 
 def run_report(run: RecordedRun) -> RunReport:

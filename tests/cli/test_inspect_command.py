@@ -296,17 +296,28 @@ def test_parts_that_exclude_each_other_are_refused(
         inspect(records / "finished", **wanted)
 
 
-def test_many_submissions_are_cut_to_the_latest_the_best_and_the_selected(inspect: Inspect, tmp_path: Path) -> None:
-    scores = [float(number == 2) for number in range(70)]
-    write_record(tmp_path / "long", tmp_path / "program", scores=scores)
+def test_many_submissions_are_cut_to_the_latest_the_best_and_the_selected(
+    inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evopolicygym.cli.inspect_command._ROWS_SHOWN", 5)
+    write_record(tmp_path / "long", tmp_path / "program", scores=[float(number == 2) for number in range(12)])
     shown = inspect(tmp_path / "long")
-    assert "10 earlier Submissions not shown" in shown
+    assert "7 earlier Submissions not shown" in shown
     assert "submission-000003 ★" in shown
-    assert "submission-000070" in shown
+    assert "submission-000012" in shown
     assert "--all" in shown
-    assert shown.count("\nsubmission-") == 60
-    assert inspect(tmp_path / "long", all_rows=True).count("\nsubmission-") == 70
+    assert shown.count("\nsubmission-") == 5
+    assert inspect(tmp_path / "long", all_rows=True).count("\nsubmission-") == 12
     subprocess.run(["chmod", "-R", "u+w", str(tmp_path)], check=True)
+
+
+def test_a_locale_without_the_characters_gets_plain_ones(command: Command, records: Path) -> None:
+    shown = command("inspect", records / "finished", PYTHONIOENCODING="ascii").stdout
+    assert "submission-000003           2  38.00  -2.000" in shown
+    assert "submission-000002 *" in shown
+    assert "initial Program 9.500  _##" in shown
+    assert "?" not in shown
+    assert json.loads(command("inspect", records / "failed", "--json", PYTHONIOENCODING="ascii").stdout)["faults"] == []
 
 
 def test_a_reader_that_goes_away_is_no_error(records: Path) -> None:

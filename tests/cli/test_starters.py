@@ -79,7 +79,7 @@ def test_a_starter_is_checked_and_runs_at_once(command: Command, tmp_path: Path)
     checked = command("check", home / "spec.toml")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "it keeps the Benchmark contract" in checked.stdout
-    small = ("run.episode_budget=12", "run.max_submissions=6", "execution.workers=1", "assessment.episodes=2")
+    small = ("run.episode_budget=4", "run.max_submissions=4", "execution.workers=1", "assessment.episodes=1")
     overrides = [word for override in small for word in ("--set", override)]
     done = command("run", home / "spec.toml", "--progress", "off", "--record-to", tmp_path / "record", *overrides)
     assert done.returncode == 0, done.stderr
