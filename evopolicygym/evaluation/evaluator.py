@@ -32,9 +32,12 @@ class Execution(Protocol):
 
     kind: str
 
-    @property
-    def launch(self) -> PolicyLaunch:
-        """How Policy processes come to be."""
+    def launch_for(self, benchmark: object) -> PolicyLaunch:
+        """How Policy processes for this Benchmark come to be; ExecutionUnavailableError if that is impossible here."""
+        ...
+
+    def facts_for(self, benchmark: object) -> Mapping[str, object]:
+        """What isolates them, for the Record."""
         ...
 
     @property
@@ -59,6 +62,7 @@ class Evaluator:
     Raises:
         TypeError: ``benchmark`` is no Benchmark.
         BenchmarkError: its specification is wrong.
+        ExecutionUnavailableError: the isolation that was asked for cannot be had here.
         ValueError: a bad number of seconds.
     """
 
@@ -75,6 +79,8 @@ class Evaluator:
         self._benchmark = benchmark
         self._spec = benchmark_spec(benchmark)
         self._execution = execution
+        self._launch = execution.launch_for(benchmark)
+        self._isolation = execution.facts_for(benchmark)
         self._episode_timeout_seconds = check_seconds(episode_timeout_seconds, "episode_timeout_seconds")
         self._environment_timeout_seconds = (
             None
@@ -97,13 +103,15 @@ class Evaluator:
             raise
 
     @property
-    def facts(self) -> Mapping[str, str | int | bool]:
+    def facts(self) -> Mapping[str, object]:
         """How Episodes are run, for the Record."""
+        isolation = {self._execution.kind: self._isolation} if self._isolation else {}
         return {
             "execution": self._execution.kind,
             "workers": self._workers,
             "environment_process": "host" if self._in_host else "worker",
             "pinned": (self._host is not None and self._host.pinned) or (self._pool is not None and self._pool.pinned),
+            **isolation,
         }
 
     def evaluate(
@@ -224,7 +232,7 @@ class Evaluator:
             self._pool = WorkerPool(
                 self._spec.id,
                 _pickled(self._benchmark),
-                self._execution.launch,
+                self._launch,
                 self._supervisor,
                 self._root.path,
                 size=self._workers,
@@ -244,7 +252,7 @@ class Evaluator:
             self._host = HostStepping(
                 self._benchmark,
                 self._spec,
-                self._execution.launch,
+                self._launch,
                 self._supervisor,
                 root,
                 episode_timeout_seconds=self._episode_timeout_seconds,

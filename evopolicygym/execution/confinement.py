@@ -14,11 +14,13 @@ import struct
 
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "LANDLOCK_SCOPES_ABI",
+    "NULL_DEVICE",
     "READ",
+    "READ_FILE",
     "WRITE",
     "add_landlock_rule",
     "detach_stdin",
@@ -28,9 +30,12 @@ __all__ = [
     "landlock_abi",
     "limit_resources",
     "make_device_read_only",
-    "mount_private_tmpfs",
+    "mount_tmpfs",
     "new_landlock_ruleset",
+    "no_new_privileges",
+    "own_mount_namespace",
     "restrict_by_landlock",
+    "unmount",
 ]
 
 LANDLOCK_SCOPES_ABI = 6
@@ -39,8 +44,9 @@ LANDLOCK_SCOPES_ABI = 6
 # <linux/landlock.h>: what each ABI added to the accesses to files that can be restricted.
 _ACCESS_BY_ABI = {1: 0x1FFF, 2: 0x2000, 3: 0x4000, 5: 0x8000}
 READ = 0x0001 | 0x0004 | 0x0008  # execute, read file, read directory
+READ_FILE = 0x0001 | 0x0004
 WRITE = 0x7FFF & ~(0x0040 | 0x0800)  # all of them but device nodes and device ioctls
-_NULL_DEVICE = 0x0002 | 0x0004 | 0x4000  # write, read, truncate
+NULL_DEVICE = 0x0002 | 0x0004 | 0x4000  # write, read, truncate
 _NET = 0x3  # bind and connect TCP
 _SCOPES = 0x3  # abstract sockets, signals
 _RULE_PATH_BENEATH = 1
@@ -55,6 +61,7 @@ _CAPABILITIES_MAX = 64
 _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this process
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
+_MS_REC, _MS_PRIVATE, _MNT_DETACH = 16384, 1 << 18, 2
 _CLONE_THREAD, _CLONE_NEWNS = 0x10000, 0x20000
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -66,8 +73,7 @@ _syscall.argtypes = [ctypes.c_long] * 7
 def _call(what: str, number: int, *arguments: int) -> int:
     result: int = _syscall(number, *arguments, *(0,) * (6 - len(arguments)))
     if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise _error(what)
     return result
 
 
@@ -93,15 +99,10 @@ def new_landlock_ruleset(abi: int, *, files: bool) -> int:
 
 
 def add_landlock_rule(ruleset: int, abi: int, access: int, directory: int) -> None:
-    """Allow accesses to everything beneath a directory, by its descriptor."""
+    """Allow accesses to a file, or to everything beneath a directory, by its descriptor (O_PATH will do)."""
     known = sum(bits for since, bits in _ACCESS_BY_ABI.items() if since <= abi)
     rule = ctypes.create_string_buffer(struct.pack("=Qi", access & known, directory))
     _call("landlock_add_rule", _ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
-
-
-def add_landlock_device(ruleset: int, abi: int, device: int) -> None:
-    """Allow reading and writing a device such as /dev/null."""
-    add_landlock_rule(ruleset, abi, _NULL_DEVICE, device)
 
 
 def restrict_by_landlock(ruleset: int) -> None:
@@ -130,8 +131,7 @@ def drop_capabilities() -> None:
             break  # beyond the last one that this kernel knows, or dropped by the sandbox already
     _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     if _libc.capset(_CAPABILITY_HEADER, bytes(24)) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"capset: {os.strerror(code)}")
+        raise _error("capset")
 
 
 def make_device_read_only(path: str) -> None:
@@ -143,11 +143,21 @@ def make_device_read_only(path: str) -> None:
     _mount(None, path, None, flags, None)
 
 
-def mount_private_tmpfs(path: str, size: int) -> None:
-    """A tmpfs in a mount namespace of this process's own. Needs CAP_SYS_ADMIN."""
+def own_mount_namespace() -> None:
+    """Mounts that this process makes and undoes from now on are seen by it alone. Needs CAP_SYS_ADMIN."""
     if _libc.unshare(_CLONE_NEWNS) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"unshare: {os.strerror(code)}")
+        raise _error("unshare")
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE, None)
+
+
+def unmount(path: str) -> None:
+    """Undo a mount. Needs CAP_SYS_ADMIN."""
+    if _libc.umount2(os.fsencode(path), _MNT_DETACH) != 0:
+        raise _error(f"umount of {path}")
+
+
+def mount_tmpfs(path: str, size: int) -> None:
+    """Mount a tmpfs of at most so many bytes. Needs CAP_SYS_ADMIN."""
     _mount(b"tmpfs", path, b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=0700,size=%d" % size)
 
 
@@ -164,22 +174,25 @@ def detach_stdin() -> None:
     os.close(reader)
 
 
-def limit_resources(limits: Mapping[str, int] | Iterable[tuple[str, int]]) -> None:
+def limit_resources(limits: Mapping[str, int]) -> None:
     """Set limits such as ``{"RLIMIT_NOFILE": 256}``, never above those that are in force."""
-    for name, value in dict(limits).items():
+    for name, value in limits.items():
         number = getattr(resource, name)
         hard = resource.getrlimit(number)[1]
         wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(number, (wanted, wanted))
 
 
+def _error(what: str) -> OSError:
+    code = ctypes.get_errno()
+    return OSError(code, f"{what}: {os.strerror(code)}")
+
+
 def _prctl(what: str, option: int, argument: int) -> None:
     if _libc.prctl(option, argument, 0, 0, 0) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"prctl({what}): {os.strerror(code)}")
+        raise _error(f"prctl({what})")
 
 
 def _mount(source: bytes | None, target: str, kind: bytes | None, flags: int, data: bytes | None) -> None:
     if _libc.mount(source, os.fsencode(target), kind, ctypes.c_ulong(flags), data) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"mount on {target}: {os.strerror(code)}")
+        raise _error(f"mount on {target}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from evopolicygym.execution.launch import PolicyLaunch
 
@@ -51,6 +52,14 @@ class ProcessExecution:
     def workers(self) -> int:
         """How many workers there will be at most."""
         return default_workers() if self._workers is None else self._workers
+
+    def launch_for(self, benchmark: object) -> PolicyLaunch:  # noqa: ARG002 (the same for all)
+        """How Policies for this Benchmark come to be."""
+        return self.launch
+
+    def facts_for(self, benchmark: object) -> Mapping[str, object]:  # noqa: ARG002
+        """What isolates them: nothing."""
+        return {}
 
     def __repr__(self) -> str:
         return f"ProcessExecution.unsafe(workers={self._workers})"
