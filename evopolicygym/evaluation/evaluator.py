@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from evopolicygym.artifacts import Feedback
 from evopolicygym.authoring import Benchmark, EpisodeRecord
@@ -24,6 +24,9 @@ from evopolicygym.policy import type_name
 from evopolicygym.process import Supervisor
 from evopolicygym.program import Program
 
+if TYPE_CHECKING:
+    from evopolicygym.execution.agent_sandbox import AgentSandbox
+
 __all__ = ["Evaluator", "Execution"]
 
 
@@ -34,6 +37,15 @@ class Execution(Protocol):
 
     def launch_for(self, benchmark: object) -> PolicyLaunch:
         """How Policy processes for this Benchmark come to be; ExecutionUnavailableError if that is impossible here."""
+        ...
+
+    @property
+    def encloses_agent(self) -> bool:
+        """Whether the Agent of a Run is in a sandbox, too."""
+        ...
+
+    def agent_sandbox_for(self, benchmark: object) -> AgentSandbox | None:
+        """How the Agent of a Run is enclosed; None: it is not."""
         ...
 
     def facts_for(self, benchmark: object) -> Mapping[str, object]:

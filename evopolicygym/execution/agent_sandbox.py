@@ -17,6 +17,7 @@ from evopolicygym.execution.bubblewrap import isolation_arguments
 from evopolicygym.execution.cgroups import ControlGroups
 from evopolicygym.execution.limits import AgentLimits
 from evopolicygym.execution.sandbox_launch import bounded_command
+from evopolicygym.execution.shared_login import SharedLogIn
 from evopolicygym.execution.visible_paths import (
     agent_paths,
     command_paths,
@@ -25,25 +26,11 @@ from evopolicygym.execution.visible_paths import (
     mount_arguments,
 )
 
-__all__ = ["AgentPlaces", "AgentSandbox", "SandboxedAgent", "SharedLogIn"]
+__all__ = ["AgentPlaces", "AgentSandbox", "SandboxedAgent"]
 
 _SESSION_COMMAND = "evopolicygym-session"
 _LOG_IN_MAX_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedLogIn:
-    """A log-in that lies in a file of the user's.
-
-    Args:
-        variable: names, for the program, the directory that it looks in.
-        directory: the user's own such directory.
-        files: what of it the program needs, by name.
-    """
-
-    variable: str
-    directory: Path
-    files: tuple[str, ...]
+_INTERPRETER_MAX_BYTES = 120  # of a script's first line, on every kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +193,15 @@ def _reveals(path: str, record: Path) -> bool:
 def _write_session_command(folder: Path, client: Path) -> None:
     """The Session's command as one file: the standard library, isolated from whatever the Agent has installed."""
     command = folder / _SESSION_COMMAND
-    command.write_text(f"#!{sys.executable} -I\n{client.read_text()}")
+    command.write_text(f"{_first_line(sys.executable)}\n{client.read_text()}")
     command.chmod(0o755)
+
+
+def _first_line(interpreter: str) -> str:
+    if " " not in interpreter and len(interpreter) < _INTERPRETER_MAX_BYTES:
+        return f"#!{interpreter} -I"
+    # The kernel splits at the blank, or cuts the line. The second one is a command to the shell, a string to Python.
+    return f"#!/bin/sh\n''''exec \"{interpreter}\" -I \"$0\" \"$@\" # '''"
 
 
 def _copy_back(copy: Path, original: Path) -> None:

@@ -23,6 +23,7 @@ class ProcessExecution:
     """
 
     kind = "unsafe-process"
+    encloses_agent = False
 
     def __init__(self) -> None:
         raise TypeError("ProcessExecution is no sandbox: construct it with ProcessExecution.unsafe()")
@@ -56,6 +57,9 @@ class ProcessExecution:
     def launch_for(self, benchmark: object) -> PolicyLaunch:  # noqa: ARG002 (the same for all)
         """How Policies for this Benchmark come to be."""
         return self.launch
+
+    def agent_sandbox_for(self, benchmark: object) -> None:  # noqa: ARG002
+        """How the Agent is enclosed: not at all."""
 
     def facts_for(self, benchmark: object) -> Mapping[str, object]:  # noqa: ARG002
         """What isolates them: nothing."""

@@ -45,6 +45,7 @@ class SandboxExecution:
     """
 
     kind = "sandbox"
+    encloses_agent = True
 
     def __init__(
         self,
