@@ -18,16 +18,19 @@ if __name__ == "__main__":
 from evopolicygym.execution import confinement
 from evopolicygym.execution.seccomp import agent_filter
 
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _CANNOT_EXECUTE = 127
 
 
 def main(argv: list[str]) -> int:
     """Become the command; returns only if that fails."""
     settings, command = marshal.loads(bytes.fromhex(argv[1])), argv[2:]
-    for device in _DEVICES:
+    for device in settings["devices"]:
         if os.path.exists(f"/dev/{device}"):
             confinement.make_device_read_only(f"/dev/{device}")
+    confinement.make_kernel_settings_read_only()
+    confinement.mount_terminals("/dev/pts")
+    if settings["user"] != 0:
+        confinement.become_user(settings["user"], settings["group"])
     confinement.drop_capabilities()
     confinement.limit_resources(settings["limits"])
     confinement.no_new_privileges()

@@ -29,7 +29,9 @@ from evopolicygym.execution.visible_paths import (
 __all__ = ["AgentPlaces", "AgentSandbox", "SandboxedAgent"]
 
 _SESSION_COMMAND = "evopolicygym-session"
+_SHARED_MEMORY_BYTES = str(1024 * 1024 * 1024)
 _LOG_IN_MAX_BYTES = 1024 * 1024
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _INTERPRETER_MAX_BYTES = 120  # of a script's first line, on every kernel
 
 
@@ -121,10 +123,10 @@ class AgentSandbox:
         shown = tuple(path for path in shown if not _reveals(path, places.record))
         home = os.path.realpath(os.path.expanduser("~"))
         command = [
-            *(self.bubblewrap, *isolation_arguments(network=self.network == "shared")),
+            *(self.bubblewrap, *isolation_arguments(network=self.network == "shared", user=0, group=0)),
             *mount_arguments(shown, masked=[home, str(places.record), os.path.realpath(places.record)]),
             *hiding_arguments(self.hidden, shown),
-            *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm"),
+            *("--proc", "/proc", *_device_arguments()),
             *("--bind", str(folders["tmp"]), "/tmp", "--bind", str(folders["tmp"]), "/var/tmp"),
             *mount_arguments(path for path in shown if is_within(path, "/tmp") or is_within(path, "/var/tmp")),
             *hiding_arguments(self.hidden, [path for path in shown if is_within(path, "/tmp")]),
@@ -178,7 +180,21 @@ class AgentSandbox:
         limits = {"RLIMIT_CORE": 0}
         if os.getuid() != 0:
             limits["RLIMIT_NPROC"] = self.limits.processes
-        return marshal.dumps({"landlock": self.landlock, "limits": limits}).hex()
+        return marshal.dumps(
+            {"landlock": self.landlock, "limits": limits, "user": os.getuid(), "group": os.getgid(), "devices": DEVICES}
+        ).hex()
+
+
+def _device_arguments() -> list[str]:
+    """A /dev with what programs expect. (bubblewrap's own makes a user namespace more, in which nothing is finished.)"""
+    devices = [f"/dev/{name}" for name in DEVICES if os.path.exists(f"/dev/{name}")]
+    links = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+    return [
+        *("--tmpfs", "/dev", "--dir", "/dev/pts", "--size", _SHARED_MEMORY_BYTES, "--tmpfs", "/dev/shm"),
+        *(word for device in devices for word in ("--dev-bind", device, device)),
+        *(word for name, target in links.items() for word in ("--symlink", target, f"/dev/{name}")),
+        *("--remount-ro", "/dev"),
+    ]
 
 
 def _writable(path: Path) -> list[str]:

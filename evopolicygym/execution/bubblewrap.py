@@ -14,9 +14,12 @@ from pathlib import Path
 from evopolicygym.errors import ExecutionUnavailableError
 from evopolicygym.execution.visible_paths import mount_arguments, policy_paths, system_links
 
-__all__ = ["INSTALL_COMMANDS", "SandboxMachine", "examine_machine", "isolation_arguments"]
+__all__ = ["INSTALL_COMMANDS", "POLICY_USER", "SandboxMachine", "examine_machine", "isolation_arguments"]
 
 INSTALL_COMMANDS = "apt-get install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), pacman -S bubblewrap (Arch)"
+
+POLICY_USER = 1000
+"""Who a Policy is inside, whoever the Host is."""
 
 # 0.7.0 brought --size for tmpfs.
 _OLDEST_VERSION = (0, 7)
@@ -46,18 +49,20 @@ class SandboxMachine:
     landlock: int
 
 
-def isolation_arguments(*, network: bool) -> list[str]:
-    """Namespaces of its own for everything, no capability but the one that finishes the set-up.
+def isolation_arguments(*, network: bool, user: int, group: int) -> list[str]:
+    """Namespaces of its own for everything, no capability but those that finish the set-up.
 
     Args:
         network: whether the Host's network is shared.
+        user, group: the numbers that this user and its group have inside.
     """
     return [
         *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *([] if network else ["--unshare-net"]),
-        *("--uid", str(os.getuid() or 1000), "--gid", str(os.getgid() or 1000)),
+        *("--uid", str(user), "--gid", str(group)),
         *("--hostname", "sandbox", "--new-session", "--die-with-parent"),
-        *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN"),  # given up before foreign code runs
+        # Given up before foreign code runs: to finish mounts, to give up the rest for good, to go by another number.
+        *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SETFCAP"),
         *(word for name, target in system_links() for word in ("--symlink", target, name)),
     ]
 
@@ -90,7 +95,7 @@ def examine_machine() -> SandboxMachine:
 def _examined(bubblewrap: str) -> SandboxMachine:
     version = _version(bubblewrap)
     command = [
-        *(bubblewrap, *isolation_arguments(network=False), *mount_arguments(policy_paths())),
+        *(bubblewrap, *isolation_arguments(network=False, user=POLICY_USER, group=POLICY_USER), *mount_arguments(policy_paths())),
         *("--dev-bind", "/dev/null", "/dev/null", "--size", "65536", "--tmpfs", "/scratch", "--remount-ro", "/", "--"),
         *(sys.executable, "-I", "-S", "-c", _PROBE, str(Path(__file__).parents[2])),
     ]

@@ -23,6 +23,7 @@ __all__ = [
     "READ_FILE",
     "WRITE",
     "add_landlock_rule",
+    "become_user",
     "detach_stdin",
     "drop_capabilities",
     "install_seccomp_filter",
@@ -30,6 +31,8 @@ __all__ = [
     "landlock_abi",
     "limit_resources",
     "make_device_read_only",
+    "make_kernel_settings_read_only",
+    "mount_terminals",
     "mount_tmpfs",
     "new_landlock_ruleset",
     "no_new_privileges",
@@ -62,7 +65,7 @@ _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this proces
 
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
 _MS_REC, _MS_PRIVATE, _MNT_DETACH = 16384, 1 << 18, 2
-_CLONE_THREAD, _CLONE_NEWNS = 0x10000, 0x20000
+_CLONE_THREAD, _CLONE_NEWNS, _CLONE_NEWUSER = 0x10000, 0x20000, 0x10000000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -159,6 +162,34 @@ def unmount(path: str) -> None:
 def mount_tmpfs(path: str, size: int) -> None:
     """Mount a tmpfs of at most so many bytes. Needs CAP_SYS_ADMIN."""
     _mount(b"tmpfs", path, b"tmpfs", _MS_NOSUID | _MS_NODEV, b"mode=0700,size=%d" % size)
+
+
+def make_kernel_settings_read_only() -> None:
+    """Remount everything in /proc that is no process's. Much of it is writable for user 0, without any capability.
+
+    Needs CAP_SYS_ADMIN.
+    """
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() or entry.is_symlink():
+            continue
+        if entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_mode & 0o222:
+            _mount(os.fsencode(entry.path), entry.path, None, _MS_BIND, None)
+            flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+            _mount(None, entry.path, None, flags, None)
+
+
+def mount_terminals(path: str) -> None:
+    """A set of pseudo-terminals that is nobody else's. Needs CAP_SYS_ADMIN and to be user 0."""
+    _mount(b"devpts", path, b"devpts", _MS_NOSUID | _MS_NOEXEC, b"newinstance,ptmxmode=0666,mode=620")
+
+
+def become_user(user: int, group: int) -> None:
+    """Go by another number from now on, in a user namespace more; user 0 of this one is who that is."""
+    if _libc.unshare(_CLONE_NEWUSER) != 0:
+        raise _error("unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} 0 1"), ("gid_map", f"{group} 0 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
 
 
 def is_single_threaded() -> bool:

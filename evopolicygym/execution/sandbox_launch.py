@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from evopolicygym.execution.bubblewrap import isolation_arguments
+from evopolicygym.execution.bubblewrap import POLICY_USER, isolation_arguments
 from evopolicygym.execution.cgroups import ControlGroups
 from evopolicygym.execution.launch import CONTROL_DESCRIPTOR, PolicyLaunch
 from evopolicygym.execution.limits import PolicyLimits
@@ -65,7 +65,7 @@ class SandboxLaunch(PolicyLaunch):
             },
         }
         sandboxed = [
-            *(self.bubblewrap, *isolation_arguments(network=False), "--as-pid-1"),
+            *(self.bubblewrap, *isolation_arguments(network=False, user=POLICY_USER, group=POLICY_USER), "--as-pid-1"),
             *mount_arguments(self.paths, masked=[os.path.realpath(os.path.expanduser("~"))]),
             *hiding_arguments(self.hidden, self.paths),
             *("--dev-bind", "/dev/null", "/dev/null"),

@@ -201,6 +201,11 @@ def _both(path: str) -> list[str]:
 
 
 def _existing(paths: Iterable[str]) -> tuple[str, ...]:
-    """Those that exist; never a home or the root itself, which hold more than was meant."""
+    """Those that exist; never a home or the root itself, which hold more than was meant.
+
+    What goes through a link of the root directory (/bin) is named by what it leads to: the link is in the sandbox, too.
+    """
+    for name, target in system_links():
+        paths = [f"/{target.lstrip('/')}{path[len(name) :]}" if is_within(path, name) else path for path in paths]
     homes = {"/", os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~")), "/tmp", "/home", "/root"}
     return tuple(path for path in dict.fromkeys(paths) if path not in homes and os.path.lexists(path))
