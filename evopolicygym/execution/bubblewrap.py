@@ -16,7 +16,9 @@ from evopolicygym.execution.visible_paths import mount_arguments, policy_paths, 
 
 __all__ = ["INSTALL_COMMANDS", "POLICY_USER", "SandboxMachine", "examine_machine", "isolation_arguments"]
 
-INSTALL_COMMANDS = "apt-get install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), pacman -S bubblewrap (Arch)"
+INSTALL_COMMANDS = (
+    "apt-get install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), pacman -S bubblewrap (Arch)"
+)
 
 POLICY_USER = 1000
 """Who a Policy is inside, whoever the Host is."""
@@ -95,7 +97,11 @@ def examine_machine() -> SandboxMachine:
 def _examined(bubblewrap: str) -> SandboxMachine:
     version = _version(bubblewrap)
     command = [
-        *(bubblewrap, *isolation_arguments(network=False, user=POLICY_USER, group=POLICY_USER), *mount_arguments(policy_paths())),
+        *(
+            bubblewrap,
+            *isolation_arguments(network=False, user=POLICY_USER, group=POLICY_USER),
+            *mount_arguments(policy_paths()),
+        ),
         *("--dev-bind", "/dev/null", "/dev/null", "--size", "65536", "--tmpfs", "/scratch", "--remount-ro", "/", "--"),
         *(sys.executable, "-I", "-S", "-c", _PROBE, str(Path(__file__).parents[2])),
     ]
