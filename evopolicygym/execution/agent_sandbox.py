@@ -22,6 +22,7 @@ from evopolicygym.execution.visible_paths import (
     agent_paths,
     command_paths,
     hiding_arguments,
+    home_directory,
     is_within,
     mount_arguments,
 )
@@ -121,10 +122,9 @@ class AgentSandbox:
         inside.pop("PYTHONUSERBASE", None)
         shown = (*agent_paths(), *command_paths(argv, environment.get("PATH", "")), *self.visible)
         shown = tuple(path for path in shown if not _reveals(path, places.record))
-        home = os.path.realpath(os.path.expanduser("~"))
         command = [
             *(self.bubblewrap, *isolation_arguments(network=self.network == "shared", user=0, group=0)),
-            *mount_arguments(shown, masked=[home, str(places.record), os.path.realpath(places.record)]),
+            *mount_arguments(shown, masked=[home_directory(), str(places.record), os.path.realpath(places.record)]),
             *hiding_arguments(self.hidden, shown),
             *("--proc", "/proc", *_device_arguments()),
             *("--bind", str(folders["tmp"]), "/tmp", "--bind", str(folders["tmp"]), "/var/tmp"),
@@ -186,8 +186,8 @@ class AgentSandbox:
 
 
 def _device_arguments() -> list[str]:
-    """A /dev with what programs expect. (bubblewrap's own makes a user namespace more, in which nothing is finished.)"""
-    devices = [f"/dev/{name}" for name in DEVICES if os.path.exists(f"/dev/{name}")]
+    """A /dev with what programs expect; bubblewrap's own would put a user namespace between its mounts and us."""
+    devices = [f"/dev/{name}" for name in DEVICES if Path("/dev", name).exists()]
     links = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
     return [
         *("--tmpfs", "/dev", "--dir", "/dev/pts", "--size", _SHARED_MEMORY_BYTES, "--tmpfs", "/dev/shm"),

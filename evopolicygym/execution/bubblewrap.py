@@ -118,7 +118,8 @@ def _version(bubblewrap: str) -> str:
     found = re.search(r"(\d+)\.(\d+)[.\d]*", told)
     if found is None:
         raise ExecutionUnavailableError(
-            f"{bubblewrap} does not tell its version as bubblewrap does (it said {told!r}); install it: {INSTALL_COMMANDS}"
+            f"{bubblewrap} does not tell its version as bubblewrap does (it said {told!r});"
+            f" install it: {INSTALL_COMMANDS}"
         )
     if (int(found[1]), int(found[2])) < _OLDEST_VERSION:
         raise ExecutionUnavailableError(

@@ -3,8 +3,6 @@
 Raw system calls through ctypes, the standard library only: template processes load it. Linux.
 """
 
-# ruff: noqa: PTH110, PTH115 (pathlib costs more to import than all of this)
-
 from __future__ import annotations
 
 import ctypes

@@ -58,7 +58,7 @@ class ProcessExecution:
         """How Policies for this Benchmark come to be."""
         return self.launch
 
-    def agent_sandbox_for(self, benchmark: object) -> None:  # noqa: ARG002
+    def agent_sandbox_for(self, benchmark: object) -> None:
         """How the Agent is enclosed: not at all."""
 
     def facts_for(self, benchmark: object) -> Mapping[str, object]:  # noqa: ARG002

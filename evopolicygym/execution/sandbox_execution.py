@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Literal
 
 from evopolicygym.execution.agent_sandbox import AgentSandbox
@@ -68,7 +68,7 @@ class SandboxExecution:
         self._agent = AgentLimits() if agent is None else limits_from(agent, AgentLimits, "agent")
         self._network = network
         self._hide = None if hide is None else _module_names(hide)
-        self._visible = tuple(os.path.abspath(os.path.expanduser(path)) for path in _texts("visible", visible))
+        self._visible = tuple(str(Path(path).expanduser().absolute()) for path in _texts("visible", visible))
         self._log_in = log_in
         self._landlock = landlock
 

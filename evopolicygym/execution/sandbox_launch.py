@@ -12,7 +12,7 @@ from evopolicygym.execution.bubblewrap import POLICY_USER, isolation_arguments
 from evopolicygym.execution.cgroups import ControlGroups
 from evopolicygym.execution.launch import CONTROL_DESCRIPTOR, PolicyLaunch
 from evopolicygym.execution.limits import PolicyLimits
-from evopolicygym.execution.visible_paths import hiding_arguments, mount_arguments
+from evopolicygym.execution.visible_paths import hiding_arguments, home_directory, mount_arguments
 
 __all__ = ["SandboxLaunch", "bounded_command"]
 
@@ -47,10 +47,9 @@ class SandboxLaunch(PolicyLaunch):
     hidden: tuple[str, ...]
     control_groups: ControlGroups | None
 
-    def command(self, *, root: Path, core: int | None, preload: tuple[str, ...]) -> list[str]:
+    def command(self, *, root: Path, preload: tuple[str, ...]) -> list[str]:
         """The argv of a template: limits, around bubblewrap, around the template."""
         settings = {
-            "core": core,
             "fork": True,
             "preload": preload,
             "sandbox": {
@@ -66,7 +65,7 @@ class SandboxLaunch(PolicyLaunch):
         }
         sandboxed = [
             *(self.bubblewrap, *isolation_arguments(network=False, user=POLICY_USER, group=POLICY_USER), "--as-pid-1"),
-            *mount_arguments(self.paths, masked=[os.path.realpath(os.path.expanduser("~"))]),
+            *mount_arguments(self.paths, masked=[home_directory()]),
             *hiding_arguments(self.hidden, self.paths),
             *("--dev-bind", "/dev/null", "/dev/null"),
             *("--ro-bind", str(root), str(root), "--bind", str(root), f"{root}-compile"),

@@ -106,20 +106,91 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # index above, AUDIT_ARCH_*
 
 # What nobody in a sandbox needs: other namespaces and mounts, the kernel's own doors, keys of the user.
-_FOR_ALL = (
-    "acct add_key adjtimex bpf chroot clock_adjtime clock_settime delete_module fanotify_init finit_module fsconfig"
-    " fsmount fsopen fspick init_module io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp"
-    " kexec_file_load kexec_load keyctl listmount mount mount_setattr move_mount name_to_handle_at open_by_handle_at"
-    " open_tree perf_event_open pidfd_getfd pivot_root quotactl quotactl_fd reboot request_key setdomainname"
-    " sethostname setns settimeofday statmount swapoff swapon syslog umount2 unshare userfaultfd vhangup"
-).split()
+_FOR_ALL = [
+    "acct",
+    "add_key",
+    "adjtimex",
+    "bpf",
+    "chroot",
+    "clock_adjtime",
+    "clock_settime",
+    "delete_module",
+    "fanotify_init",
+    "finit_module",
+    "fsconfig",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "init_module",
+    "io_uring_enter",
+    "io_uring_register",
+    "io_uring_setup",
+    "ioperm",
+    "iopl",
+    "kcmp",
+    "kexec_file_load",
+    "kexec_load",
+    "keyctl",
+    "listmount",
+    "mount",
+    "mount_setattr",
+    "move_mount",
+    "name_to_handle_at",
+    "open_by_handle_at",
+    "open_tree",
+    "perf_event_open",
+    "pidfd_getfd",
+    "pivot_root",
+    "quotactl",
+    "quotactl_fd",
+    "reboot",
+    "request_key",
+    "setdomainname",
+    "sethostname",
+    "setns",
+    "settimeofday",
+    "statmount",
+    "swapoff",
+    "swapon",
+    "syslog",
+    "umount2",
+    "unshare",
+    "userfaultfd",
+    "vhangup",
+]
 
 # What could reach another process, or stay for the next Episode. Memory of a memfd is bounded by no limit of a process.
-_FOR_POLICIES = (
-    "accept accept4 bind connect listen memfd_create memfd_secret migrate_pages modify_ldt move_pages mq_open mq_unlink"
-    " msgctl msgget msgrcv msgsnd process_madvise process_vm_readv process_vm_writev ptrace semctl semget semop"
-    " semtimedop shmat shmctl shmdt shmget socket"
-).split()
+_FOR_POLICIES = [
+    "accept",
+    "accept4",
+    "bind",
+    "connect",
+    "listen",
+    "memfd_create",
+    "memfd_secret",
+    "migrate_pages",
+    "modify_ldt",
+    "move_pages",
+    "mq_open",
+    "mq_unlink",
+    "msgctl",
+    "msgget",
+    "msgrcv",
+    "msgsnd",
+    "process_madvise",
+    "process_vm_readv",
+    "process_vm_writev",
+    "ptrace",
+    "semctl",
+    "semget",
+    "semop",
+    "semtimedop",
+    "shmat",
+    "shmctl",
+    "shmdt",
+    "shmget",
+    "socket",
+]
 
 # Policies may change these of their own process only: another one's (the template's) would be inherited.
 _OWN_PROCESS_ONLY = ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")

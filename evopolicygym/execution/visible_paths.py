@@ -1,5 +1,8 @@
 """What a sandbox shows of the machine: the interpreter and its packages, system libraries, a program; read-only."""
 
+# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120
+# (Paths are text here, as bubblewrap gets them: one with a link in it is another one.)
+
 from __future__ import annotations
 
 import importlib.util
@@ -12,14 +15,13 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-import evopolicygym
-
 __all__ = [
     "agent_paths",
     "benchmark_modules",
     "command_paths",
     "hidden_places",
     "hiding_arguments",
+    "home_directory",
     "is_within",
     "mount_arguments",
     "policy_paths",
@@ -34,12 +36,44 @@ _TIME_FILES = ("/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo")
 _STORES = ("/nix/store", "/gnu/store")
 
 # Of /etc, what programs need and every user may read; no shadow, no keys, no machine's secrets.
-_ETC = (
-    "alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version fonts gai.conf group"
-    " host.conf hosts inputrc ld.so.cache ld.so.conf ld.so.conf.d locale.alias locale.conf localtime magic"
-    " mime.types nsswitch.conf os-release passwd pki/ca-trust pki/tls/certs pki/tls/cert.pem profile protocols"
-    " redhat-release resolv.conf services ssl/certs ssl/cert.pem ssl/openssl.cnf terminfo timezone"
-).split()
+_ETC = [
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "group",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "pki/tls/cert.pem",
+    "profile",
+    "protocols",
+    "redhat-release",
+    "resolv.conf",
+    "services",
+    "ssl/certs",
+    "ssl/cert.pem",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+]
 
 # Never hidden: the interface itself.
 _NEVER_HIDDEN = frozenset({"evopolicygym", "__main__", "builtins"})
@@ -48,6 +82,11 @@ _NEVER_HIDDEN = frozenset({"evopolicygym", "__main__", "builtins"})
 def is_within(path: str, directory: str) -> bool:
     """Whether a path is the directory or lies below it; both as text."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def home_directory() -> str:
+    """The user's home, without links."""
+    return os.path.realpath(os.path.expanduser("~"))
 
 
 def policy_paths() -> tuple[str, ...]:
@@ -151,7 +190,7 @@ def _interpreter_paths() -> list[str]:
     packages = [*site.getsitepackages(), *(entry for entry in sys.path if entry.endswith("-packages"))]
     if site.ENABLE_USER_SITE:
         packages.append(site.getusersitepackages())
-    for path in (standard["stdlib"], standard["platstdlib"], *packages, str(Path(evopolicygym.__file__).parent)):
+    for path in (standard["stdlib"], standard["platstdlib"], *packages, str(Path(__file__).parents[1])):
         paths += _both(os.path.abspath(path))
     return paths + [store for store in _STORES if is_within(os.path.realpath(sys.executable), store)]
 
@@ -207,5 +246,5 @@ def _existing(paths: Iterable[str]) -> tuple[str, ...]:
     """
     for name, target in system_links():
         paths = [f"/{target.lstrip('/')}{path[len(name) :]}" if is_within(path, name) else path for path in paths]
-    homes = {"/", os.path.expanduser("~"), os.path.realpath(os.path.expanduser("~")), "/tmp", "/home", "/root"}
+    homes = {"/", os.path.expanduser("~"), home_directory(), "/tmp", "/home", "/root"}
     return tuple(path for path in dict.fromkeys(paths) if path not in homes and os.path.lexists(path))

@@ -444,9 +444,7 @@ class _Life:
             seconds_left=self._clock.remaining(),
         )
         try:
-            return plan_start(
-                agent, text, self._writer.layout, attempt=number, sandboxed=self._sandbox is not None
-            )
+            return plan_start(agent, text, self._writer.layout, attempt=number, sandboxed=self._sandbox is not None)
         except AgentRunError as error:
             self.notice(f"the Agent cannot be started again: {error}")
             return None
