@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         landlock: int  # the ABI to use; 0: namespaces for each Episode
         readable: tuple[str, ...]  # what Policies may read, beside their Program
         program_root: str  # the directory that holds the copy of the Program, read-only
-        compile_root: str  # the same directory, writable
+        compile_root: str  # the same directory, writable; out of reach once the template has started
         scratch: str  # the directory of an Episode; its parent is a tmpfs
         scratch_bytes: int
         limits: dict[str, int]  # by the names of the resource module
@@ -56,6 +56,7 @@ class TemplateSandbox:
         self._cpu = {"RLIMIT_CPU": settings["cpu_seconds"]}
         self._rules: list[tuple[int, bool]] = []  # descriptor, is a directory
         self._null = -1
+        self._compile_root = -1
 
     def thread_count(self) -> int:
         """1, or 2 for more than one: without /proc that is all that can be told."""
@@ -67,8 +68,12 @@ class TemplateSandbox:
         Raises:
             OSError: the kernel refused; the sandbox would not hold.
         """
-        confinement.make_device_read_only(_NULL_DEVICE)
         settings = self._settings
+        confinement.make_device_read_only(_NULL_DEVICE)
+        # By this descriptor alone from now on: no path leads there, and a Policy, as its owner, could mark what is
+        # writable even where Landlock forbids it to write.
+        self._compile_root = _path_descriptor(settings["compile_root"])
+        confinement.unmount(settings["compile_root"])
         if self._abi:
             for path in (*settings["readable"], settings["program_root"]):
                 try:
@@ -80,10 +85,6 @@ class TemplateSandbox:
         confinement.limit_resources(settings["limits"])
         if self._abi:
             confinement.install_seccomp_filter(self._filter)
-
-    def compiled_path(self, path: str) -> str:
-        """Where a path below the Program's copy can be written to."""
-        return self._settings["compile_root"] + path[len(self._settings["program_root"]) :]
 
     def before_episode(self) -> None:
         """Have the scratch directory fresh and empty, in a parent that tells nothing of earlier Episodes."""
@@ -105,22 +106,27 @@ class TemplateSandbox:
             self._restrict(self._scratch, confinement.READ | confinement.WRITE)
         else:
             confinement.own_mount_namespace()
-            confinement.unmount(self._settings["compile_root"])
             confinement.mount_tmpfs(self._scratch_parent, self._settings["scratch_bytes"])
             os.mkdir(self._scratch, 0o700)
             confinement.drop_capabilities()
             confinement.install_seccomp_filter(self._filter)
         confinement.limit_resources(self._cpu)
 
-    def enter_for_compiling(self) -> None:
-        """Confine this process, a fresh fork of the template, to writing byte code."""
+    def enter_for_compiling(self, directory: str) -> str:
+        """Confine this process, a fresh fork of the template, to writing byte code.
+
+        Returns:
+            The directory of a Program's copy by the name by which it is writable.
+        """
         os.closerange(3, _HIGH_DESCRIPTORS)  # the template's socket is among them
+        os.fchdir(self._compile_root)
         if self._abi:
-            self._restrict(self._settings["compile_root"], confinement.READ | confinement.WRITE)
+            self._restrict(".", confinement.READ | confinement.WRITE)
         else:
             confinement.drop_capabilities()
             confinement.install_seccomp_filter(self._filter)
         confinement.limit_resources(self._cpu)
+        return os.path.relpath(directory, self._settings["program_root"])
 
     def _restrict(self, writable: str, access: int) -> None:
         abi = self._abi

@@ -38,7 +38,13 @@ import traceback
 
 if __name__ == "__main__":
     # Started by path: the package may not be on the path, and this file's own place must not be.
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # And another one may be: the package of this file it has to be.
+    _root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.insert(0, _root)
+    import evopolicygym  # noqa: F401
+
+    sys.path.remove(_root)
+    sys.path.append(_root)
     # `random` reseeds itself in every forked process: a tenth of what a fork costs, and here it is seeded anyway. A
     # Policy process makes up for it, so that its own forks are reseeded.
     _register_at_fork = os.register_at_fork
@@ -242,8 +248,8 @@ class _Template:
                 if self._sandbox is None:
                     policy_process.compile_program(directory, paths, directory)
                 else:
-                    self._sandbox.enter_for_compiling()
-                    policy_process.compile_program(directory, paths, self._sandbox.compiled_path(directory))
+                    written_to = self._sandbox.enter_for_compiling(directory)
+                    policy_process.compile_program(directory, paths, written_to)
             finally:
                 os._exit(0)
         try:
