@@ -3,6 +3,14 @@
 Names in capitals are filled in by the tests: what the Host has, and nobody inside may reach.
 """
 
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import evopolicygym
+
 # What both a Policy and an Agent try, and neither may get.
 OF_BOTH = {
     "reads /etc/shadow": "return open('/etc/shadow').read()",
@@ -35,11 +43,13 @@ return call('process_vm_readv', libc.process_vm_readv(HOST_PID, own, 1, own, 1, 
     "uses the kernel's keys": "return call('keyctl', libc.syscall(KEYCTL, 0, -3, 1))",
     "loads a BPF program": "return call('bpf', libc.syscall(BPF, 0, ctypes.create_string_buffer(120), 120))",
     "becomes another user": "os.setresuid(4242, 4242, 4242)\nreturn os.getuid()",
-    "gains privileges by a set-user-ID program": """
-found = [path for path in ('/usr/bin/su', '/usr/bin/mount', '/usr/bin/passwd') if os.path.exists(path)]
-done = [subprocess.run([path, '--version'], capture_output=True) for path in found]
-if not call('prctl', libc.prctl(39, 0, 0, 0, 0)): raise PermissionError('no new privileges is not set')
-raise PermissionError('no new privileges')""",
+    "may gain privileges by a set-user-ID program": """
+if call('prctl', libc.prctl(39, 0, 0, 0, 0)).endswith('1'): raise PermissionError('no new privileges')
+return 'may'""",
+    "has a capability left": """
+held = [number for number in range(41) if libc.prctl(23, number, 0, 0, 0) == 1]
+if not held: raise PermissionError('none')
+return held""",
     "writes to the system": "open('/usr/lib/left', 'w')\nreturn 'written'",
     "writes to the interpreter's packages": "open(os.path.dirname(json.__file__) + '/left.py', 'w')\nreturn 'written'",
     "writes to evopolicygym": "open(PACKAGE + '/left.py', 'w')\nreturn 'written'",
@@ -68,7 +78,9 @@ return one.sendto(b'x', '\\0' + ABSTRACT)""",
     "has a message queue of System V": "return call('msgget', libc.msgget(1234, 0o1666))",
     "has semaphores of System V": "return call('semget', libc.semget(1234, 1, 0o1666))",
     "has POSIX shared memory": "open('/dev/shm/left', 'w')\nreturn 'written'",
-    "has a POSIX message queue": "return call('mq_open', ctypes.CDLL('librt.so.1', use_errno=True).mq_open(b'/left', 66, 0o600, None))",
+    "has a POSIX message queue": """
+library = ctypes.CDLL('librt.so.1', use_errno=True)
+return call('mq_open', library.mq_open(b'/left', 66, 0o600, None))""",
     "has anonymous files without bound": "return os.memfd_create('x')",
     "kills the template": "os.kill(1, 9)\nos.kill(1, 19)\ntime.sleep(0.05)\nraise PermissionError('it lives')",
     "reads the template's memory": """
@@ -104,7 +116,9 @@ return 'written'""",
 with open(SCRATCH + '/large', 'wb') as file:
     for _ in range(50 * 1024): file.write(bytes(1024 * 1024))
 return 'written'""",
-    "makes a sparse file of 50 GB": "os.truncate(os.open(SCRATCH + '/x', os.O_CREAT | os.O_RDWR), 50 << 30)\nreturn 'made'",
+    "makes a sparse file of 50 GB": """
+os.truncate(os.open(SCRATCH + '/x', os.O_CREAT | os.O_RDWR), 50 << 30)
+return 'made'""",
     "takes 100 GB of memory": "return len(bytearray(100 << 30))",
     "opens 10^6 files": "return len([open('policy.py') for _ in range(10**6)])",
     "starts 10^5 threads": """
@@ -131,7 +145,9 @@ OF_AGENTS = {
     "removes skills/": "shutil.rmtree('skills')\nreturn 'removed'",
     "replaces feedback/": "os.mkdir('new')\nos.rename('new', 'feedback')\nreturn 'replaced'",
     "renames the workspace": "os.rename('../workspace', '../old')\nreturn 'renamed'",
-    "writes into its own evidence": "open(RECORD + '/agent/transcript.jsonl', 'a')\nreturn 'written'",
+    "writes into its own evidence": """
+with open(RECORD + '/agent/transcript.jsonl', 'a') as file: file.write('forged')
+raise PermissionError('the Record is looked at afterwards: this is a file of its own')""",
     "changes its instructions": "open(RECORD + '/agent/instructions.md', 'a')\nreturn 'written'",
     "sets what the kernel does with crashes": "open('/proc/sys/kernel/core_pattern', 'w')\nreturn 'opened'",
     "sets how the kernel swaps": "open('/proc/sys/vm/swappiness', 'w')\nreturn 'opened'",
@@ -183,3 +199,36 @@ def source(attempts: dict[str, str], facts: dict[str, object]) -> str:
     names = ", ".join(f"attempt_{number}" for number in range(len(attempts)))
     given = "\n".join(f"{name} = {value!r}" for name, value in facts.items())
     return f"{PRELUDE}\n{given}\n\n" + "\n".join(functions) + f"\nATTEMPTS = [{names}]\n"
+
+
+@contextlib.contextmanager
+def host_facts(folder: Path) -> Iterator[dict[str, object]]:
+    """Things of the Host that code in a sandbox looks for, by the names that the attempts have for them."""
+    home = Path.home() / "secret-of-the-caller"
+    home.write_text("secret")
+    for name in ("record", "other-run"):
+        (folder / name / "submissions").mkdir(parents=True)
+        (folder / name / "events.jsonl").write_text("secret")
+        (folder / name / "run.json").write_text("secret")
+    abstract = f"evopolicygym-test-{os.getpid()}"
+    with (
+        socket.socket(socket.AF_UNIX) as abstract_socket,
+        socket.socket(socket.AF_UNIX) as unix,
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+    ):
+        abstract_socket.bind("\0" + abstract)
+        abstract_socket.listen()
+        unix.bind(str(folder / "socket"))
+        unix.listen()
+        yield {
+            "HOME_SECRET": str(home),
+            "RECORD": str(folder / "record"),
+            "OTHER_RUN": str(folder / "other-run"),
+            "HOST_PID": os.getpid(),
+            "ABSTRACT": abstract,
+            "UNIX": str(folder / "socket"),
+            "TCP_PORT": tcp.getsockname()[1],
+            "PACKAGE": str(Path(evopolicygym.__file__).parent),
+            "BENCHMARK_SOURCE": str(Path(__file__).with_name("target_benchmark.py")),
+        }
+    home.unlink()

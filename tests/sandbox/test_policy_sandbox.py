@@ -1,20 +1,17 @@
 """What a hostile Policy may do in a sandbox: nothing that reaches the machine, the Host or another Episode."""
 
-import contextlib
 import dataclasses
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
 
 import pytest
 import sandbox_attempts
 from benchmarks_for_tests import EchoBenchmark, acting, program
 
-import evopolicygym
 from evopolicygym.authoring import EpisodeRecord, EpisodeSpec, Feedback
 from evopolicygym.evaluation import Evaluation, Evaluator, PlannedEpisode
+from evopolicygym.evaluation.evaluator import Execution
 from evopolicygym.execution import PolicyLimits, ProcessExecution, SandboxExecution
 from evopolicygym.execution.sandbox_launch import SandboxLaunch
 from evopolicygym.program import Program
@@ -36,47 +33,15 @@ class TellingBenchmark(EchoBenchmark):
     """Feedback tells what Policies did in their first step."""
 
     def feedback(self, records: Sequence[EpisodeRecord]) -> Feedback:
-        told = [list(record.transitions)[0].action if len(record.transitions) else None for record in records]
+        told = [record.transitions[0].action if record.transitions else None for record in records]
         return Feedback(0.0, told)
 
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, object]]:
     """What there is on the Host, for Policies to look for."""
-    with host_facts(tmp_path_factory.mktemp("host")) as found:
+    with sandbox_attempts.host_facts(tmp_path_factory.mktemp("host")) as found:
         yield found
-
-
-@contextlib.contextmanager
-def host_facts(folder: Path) -> Iterator[dict[str, object]]:
-    home = Path.home() / "secret-of-the-caller"
-    home.write_text("secret")
-    for name in ("record", "other-run"):
-        (folder / name / "submissions").mkdir(parents=True)
-        (folder / name / "events.jsonl").write_text("secret")
-        (folder / name / "run.json").write_text("secret")
-    abstract = f"evopolicygym-test-{os.getpid()}"
-    with (
-        socket.socket(socket.AF_UNIX) as abstract_socket,
-        socket.socket(socket.AF_UNIX) as unix,
-        socket.create_server(("127.0.0.1", 0)) as tcp,
-    ):
-        abstract_socket.bind("\0" + abstract)
-        abstract_socket.listen()
-        unix.bind(str(folder / "socket"))
-        unix.listen()
-        yield {
-            "HOME_SECRET": str(home),
-            "RECORD": str(folder / "record"),
-            "OTHER_RUN": str(folder / "other-run"),
-            "HOST_PID": os.getpid(),
-            "ABSTRACT": abstract,
-            "UNIX": str(folder / "socket"),
-            "TCP_PORT": tcp.getsockname()[1],
-            "PACKAGE": str(Path(evopolicygym.__file__).parent),
-            "BENCHMARK_SOURCE": str(Path(__file__).parents[1] / "target_benchmark.py"),
-        }
-    home.unlink()
 
 
 def episodes(*policy_seeds: int) -> list[PlannedEpisode]:
@@ -84,7 +49,10 @@ def episodes(*policy_seeds: int) -> list[PlannedEpisode]:
 
 
 def evaluate(
-    execution: SandboxExecution | ProcessExecution, submitted: Program, plan: list[PlannedEpisode], seconds: float = 20.0
+    execution: Execution,
+    submitted: Program,
+    plan: list[PlannedEpisode],
+    seconds: float = 20.0,
 ) -> Evaluation:
     with Evaluator(TellingBenchmark(steps=1), execution, episode_timeout_seconds=seconds) as evaluator:
         return evaluator.evaluate(submitted, plan)
@@ -96,7 +64,7 @@ def attempting(folder: Path, attempts: dict[str, str], facts: dict[str, object])
     return program(folder, acting(body, before=sandbox_attempts.source(attempts, facts)))
 
 
-def made(execution: SandboxExecution, folder: Path, attempts: dict[str, str], facts: dict[str, object]) -> dict[str, str]:
+def made(execution: Execution, folder: Path, attempts: dict[str, str], facts: dict[str, object]) -> dict[str, str]:
     """What came of each attempt, in an Episode of its own each; how the Episode ended where nothing came of it."""
     evaluation = evaluate(execution, attempting(folder, attempts, facts), episodes(*range(len(attempts))), 4.0)
     told = evaluation.feedback.content
@@ -151,9 +119,7 @@ def test_the_attempts_succeed_where_nothing_holds_them(tmp_path, facts):
     assert {name: outcome.split(":")[0] for name, outcome in outcomes.items()} == dict.fromkeys(harmless, "got")
 
 
-GREEDY = {
-    name: ATTEMPTS[name] for name in ("forks without end", "starts 10^5 threads", "takes 100 GB of memory")
-} | {
+GREEDY = {name: ATTEMPTS[name] for name in ("forks without end", "starts 10^5 threads", "takes 100 GB of memory")} | {
     "takes memory in many processes": """
 for _ in range(8):
     if os.fork() == 0:
@@ -179,7 +145,7 @@ def test_memory_of_many_processes_is_bounded_together(tmp_path, facts):
 
 LEAVE = """
 import ctypes, fcntl, json, os, resource, signal, socket, sys, time
-PLACES = ['/tmp', '/var/tmp', '/dev/shm', os.environ['HOME'], os.environ['TMPDIR'], os.path.dirname(os.environ['TMPDIR']),
+PLACES = ['/tmp', '/var/tmp', '/dev/shm', os.environ['TMPDIR'], os.path.dirname(os.environ['TMPDIR']),
           os.getcwd(), os.path.dirname(os.getcwd()), os.path.dirname(json.__file__), '/', '/dev',
           os.path.dirname(os.getcwd()) + '-compile']
 libc = ctypes.CDLL(None, use_errno=True)
