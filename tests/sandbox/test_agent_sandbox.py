@@ -99,7 +99,7 @@ def test_an_agent_that_attacks_can_still_do_its_work(attacked):
     assert result.terminal_reason == "finished"
     assert [submission.feedback.score for submission in result.submissions][1] == 5
     assert (record / "workspace" / "skills" / "a-skill" / "SKILL.md").is_file()
-    assert not [path for path in record.rglob("*.json*") if b"forged" in path.read_bytes()]
+    assert not [path for path in record.rglob("*.json*") if b"ecnedive" in path.read_bytes()]
     assert sorted(path.name for path in (record / "workspace" / "feedback").iterdir()) == ["latest.json", "submissions"]
 
 
