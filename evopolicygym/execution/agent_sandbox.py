@@ -142,7 +142,7 @@ class AgentSandbox:
         bounded = bounded_command(
             command,
             self.control_groups,
-            name="agent",
+            name=places.state.name,
             memory_bytes=self.limits.memory_bytes,
             processes=self.limits.processes,
             shell="trap '' TERM; ",
@@ -152,7 +152,7 @@ class AgentSandbox:
     def release(self, places: AgentPlaces) -> str | None:
         """Clear up once the Agent is gone; a sentence if its log-in could not be handed back."""
         if self.control_groups is not None:
-            self.control_groups.remove("agent")
+            self.control_groups.remove(places.state.name)
         if places.log_in is None or self.log_in != "copy-back":
             return None
         for name in places.log_in.files:

@@ -1,7 +1,6 @@
 """What a hostile Policy may do in a sandbox: nothing that reaches the machine, the Host or another Episode."""
 
 import dataclasses
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -299,7 +298,10 @@ def test_results_are_the_same_as_without_a_sandbox(tmp_path):
 
 
 def test_no_control_group_is_left_behind(tmp_path):
-    submitted = program(tmp_path / "program", acting("return 1"))
-    evaluate(SandboxExecution(workers=1), submitted, episodes(0))
-    left = [path for path in Path("/sys/fs/cgroup").glob(f"**/evopolicygym-{os.getpid()}-*") if path.is_dir()]
-    assert left == []
+    submitted = program(tmp_path / "program", acting("return os.environ['TMPDIR']", before="import os"))
+    evaluation = evaluate(SandboxExecution(workers=1), submitted, episodes(0))
+    told = evaluation.feedback.content
+    assert isinstance(told, list)
+    worker = Path(told[0]).parents[1]  # …/evopolicygym-run-abcd/worker-1-scratch/episode
+    assert worker.name.startswith("evopolicygym-run-")
+    assert [path for path in Path("/sys/fs/cgroup").glob(f"**/*{worker.name}*") if path.is_dir()] == []
