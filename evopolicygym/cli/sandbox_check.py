@@ -1,13 +1,11 @@
 """``evopolicygym check --sandbox``: what this machine can do for a sandbox, and what brings what it lacks."""
 
-import json
-import sys
-
 from rich.table import Column, Table
 from rich.text import Text
 
 from evopolicygym.cli.consoles import result_console, show
 from evopolicygym.cli.failures import EXIT_FINISHED, EXIT_USAGE
+from evopolicygym.cli.report import print_json
 from evopolicygym.execution import sandbox_report
 
 __all__ = ["check_sandbox"]
@@ -21,8 +19,7 @@ def check_sandbox(*, as_json: bool) -> int:
     """
     report = sandbox_report()
     if as_json:
-        document = {"schema": "evopolicygym/sandbox-report/v1", **report.to_json()}
-        sys.stdout.write(json.dumps(document, allow_nan=False, indent=2) + "\n")
+        print_json({"schema": "evopolicygym/sandbox-report/v1", **report.to_json()})
     else:
         grid = Table.grid(
             Column(no_wrap=True), Column(style="dim", no_wrap=True), Column(overflow="fold"), padding=(0, 2)
