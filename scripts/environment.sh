@@ -77,3 +77,16 @@ install() {
 is_ours() {
     (cd / && "$1/bin/python" -I -c 'import sys, evopolicygym; sys.exit(not evopolicygym.__file__.startswith(sys.argv[1] + "/"))' "$root") 2>/dev/null
 }
+
+# have_bubblewrap: the sandbox is tested with the real program, and never skipped; root on Debian gets it installed.
+have_bubblewrap() {
+    if [ "$(uname -s)" != Linux ] || command -v bwrap >/dev/null; then
+        return
+    fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        say "Installing bubblewrap"
+        { apt-get update -qq && apt-get install -y -qq bubblewrap; } >/dev/null || fail "apt-get could not install bubblewrap." "Install it by hand; its program is bwrap."
+    else
+        fail "the tests need bubblewrap (bwrap), which is not installed." "On Debian and Ubuntu: sudo apt-get install bubblewrap"
+    fi
+}

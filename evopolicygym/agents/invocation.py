@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from evopolicygym.agents.events import AgentDiagnosis, AgentEvent, AgentExit
 from evopolicygym.errors import AgentRunError
+from evopolicygym.execution.shared_login import SharedLogIn
 
 __all__ = [
     "ARGUMENT_MAX_BYTES",
@@ -94,6 +95,7 @@ class AgentInvocation:
         facts: What a person should know before the start, by topic: which log-in is used, where state is kept.
         refusal: Why it will not start as it is, outside a sandbox of ours, and what to do; None if it will.
         sandbox_environment: Values that are set only in a sandbox of ours, in place of the refusal.
+        log_in: A log-in in files of the user's own, which a sandbox of ours hands out; None if none is used.
 
     Raises:
         TypeError: a field is of the wrong type.
@@ -117,6 +119,7 @@ class AgentInvocation:
     facts: Mapping[str, str] = field(default_factory=dict)
     refusal: str | None = None
     sandbox_environment: Mapping[str, str] = field(default_factory=dict)
+    log_in: SharedLogIn | None = None
 
     def __post_init__(self) -> None:
         command = _arguments("command", self.command)
@@ -233,6 +236,7 @@ def command_invocation(
     facts: Mapping[str, str] | None = None,
     refusal: str | None = None,
     sandbox_environment: Mapping[str, str] | None = None,
+    log_in: SharedLogIn | None = None,
 ) -> AgentInvocation:
     """Make an invocation whose recorded command shows ``@agent/instructions.md`` in place of the task text.
 
@@ -269,6 +273,7 @@ def command_invocation(
         facts={} if facts is None else facts,
         refusal=refusal,
         sandbox_environment={} if sandbox_environment is None else sandbox_environment,
+        log_in=log_in,
     )
 
 

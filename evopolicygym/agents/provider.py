@@ -23,6 +23,7 @@ from evopolicygym.agents.invocation import (
 from evopolicygym.agents.provider_failures import FailurePattern, diagnose_exit
 from evopolicygym.agents.provider_login import LogIn, LogInTable, find_login
 from evopolicygym.errors import AgentRunError
+from evopolicygym.execution.shared_login import SharedLogIn
 
 __all__ = [
     "Plan",
@@ -272,6 +273,9 @@ def provider_invocation(
         facts=_facts(provider, plan, options, login),
         refusal=plan.refusal,
         sandbox_environment=plan.sandbox_environment,
+        log_in=None
+        if login.private
+        else SharedLogIn(variable=provider.login.home_variable, directory=login.home, files=provider.login.files),
     )
 
 

@@ -269,12 +269,24 @@ def evaluate(
 
 @app.command()
 def check(
-    spec: SpecFile,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SPEC.toml]", help="The run spec.", show_default=False, autocompletion=spec_files),
+    ] = None,
     overrides: Overrides = None,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Instead: what this machine can do for a sandbox.", show_default=False)
+    ] = False,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
     """Check the Benchmark's conformance and the Program, and play one Episode of each split."""
+    if sandbox:
+        from evopolicygym.cli.sandbox_check import check_sandbox
+
+        raise typer.Exit(check_sandbox(as_json=json))
+    if spec is None:
+        raise typer.BadParameter("name a run spec, or ask with --sandbox what this machine can do for a sandbox")
     from evopolicygym.cli.check_command import check_spec
 
     raise typer.Exit(check_spec(spec, overrides or [], as_json=json))

@@ -81,7 +81,8 @@ def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> N
     resolved = spec.resolve()
     task = AgentTask(task_text(resolved.benchmark.spec, resolved.config, resolved.skills))
     invocation = resolved.agent.build_invocation(task)
-    invocation.check_startable()
+    invocation.check_startable(sandboxed=resolved.execution.encloses_agent)
+    resolved.execution.launch_for(resolved.benchmark)  # says so if there is no sandbox to be had
     document = spec.document()
     sys.stdout.write(tomli_w.dumps(document))
     limits = resolved.config

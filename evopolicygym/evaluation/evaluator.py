@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from evopolicygym.artifacts import Feedback
 from evopolicygym.authoring import Benchmark, EpisodeRecord
@@ -24,6 +24,9 @@ from evopolicygym.policy import type_name
 from evopolicygym.process import Supervisor
 from evopolicygym.program import Program
 
+if TYPE_CHECKING:
+    from evopolicygym.execution.agent_sandbox import AgentSandbox
+
 __all__ = ["Evaluator", "Execution"]
 
 
@@ -32,9 +35,21 @@ class Execution(Protocol):
 
     kind: str
 
+    def launch_for(self, benchmark: object) -> PolicyLaunch:
+        """How Policy processes for this Benchmark come to be; ExecutionUnavailableError if that is impossible here."""
+        ...
+
     @property
-    def launch(self) -> PolicyLaunch:
-        """How Policy processes come to be."""
+    def encloses_agent(self) -> bool:
+        """Whether the Agent of a Run is in a sandbox, too."""
+        ...
+
+    def agent_sandbox_for(self, benchmark: object) -> AgentSandbox | None:
+        """How the Agent of a Run is enclosed; None: it is not."""
+        ...
+
+    def facts_for(self, benchmark: object) -> Mapping[str, object]:
+        """What isolates them, for the Record."""
         ...
 
     @property
@@ -59,6 +74,7 @@ class Evaluator:
     Raises:
         TypeError: ``benchmark`` is no Benchmark.
         BenchmarkError: its specification is wrong.
+        ExecutionUnavailableError: the isolation that was asked for cannot be had here.
         ValueError: a bad number of seconds.
     """
 
@@ -75,6 +91,8 @@ class Evaluator:
         self._benchmark = benchmark
         self._spec = benchmark_spec(benchmark)
         self._execution = execution
+        self._launch = execution.launch_for(benchmark)
+        self._isolation = execution.facts_for(benchmark)
         self._episode_timeout_seconds = check_seconds(episode_timeout_seconds, "episode_timeout_seconds")
         self._environment_timeout_seconds = (
             None
@@ -97,13 +115,15 @@ class Evaluator:
             raise
 
     @property
-    def facts(self) -> Mapping[str, str | int | bool]:
+    def facts(self) -> Mapping[str, object]:
         """How Episodes are run, for the Record."""
+        isolation = {self._execution.kind: self._isolation} if self._isolation else {}
         return {
             "execution": self._execution.kind,
             "workers": self._workers,
             "environment_process": "host" if self._in_host else "worker",
             "pinned": (self._host is not None and self._host.pinned) or (self._pool is not None and self._pool.pinned),
+            **isolation,
         }
 
     def evaluate(
@@ -224,7 +244,7 @@ class Evaluator:
             self._pool = WorkerPool(
                 self._spec.id,
                 _pickled(self._benchmark),
-                self._execution.launch,
+                self._launch,
                 self._supervisor,
                 self._root.path,
                 size=self._workers,
@@ -244,7 +264,7 @@ class Evaluator:
             self._host = HostStepping(
                 self._benchmark,
                 self._spec,
-                self._execution.launch,
+                self._launch,
                 self._supervisor,
                 root,
                 episode_timeout_seconds=self._episode_timeout_seconds,

@@ -3,14 +3,30 @@
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
     from evopolicygym.execution.launch import PolicyLaunch
+    from evopolicygym.execution.limits import AgentLimits, PolicyLimits
     from evopolicygym.execution.process_execution import ProcessExecution
+    from evopolicygym.execution.sandbox_execution import SandboxExecution
+    from evopolicygym.execution.sandbox_report import SandboxReport, sandbox_report
 
-__all__ = ["PolicyLaunch", "ProcessExecution"]
+__all__ = [
+    "AgentLimits",
+    "PolicyLaunch",
+    "PolicyLimits",
+    "ProcessExecution",
+    "SandboxExecution",
+    "SandboxReport",
+    "sandbox_report",
+]
 
 # Resolved on first use (PEP 562): Policy processes import parts of this package.
 _HOMES = {
+    "AgentLimits": "evopolicygym.execution.limits",
     "PolicyLaunch": "evopolicygym.execution.launch",
+    "PolicyLimits": "evopolicygym.execution.limits",
     "ProcessExecution": "evopolicygym.execution.process_execution",
+    "SandboxExecution": "evopolicygym.execution.sandbox_execution",
+    "SandboxReport": "evopolicygym.execution.sandbox_report",
+    "sandbox_report": "evopolicygym.execution.sandbox_report",
 }
 
 

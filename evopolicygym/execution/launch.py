@@ -49,9 +49,12 @@ class PolicyLaunch:
             root: the directory that will hold ``program`` and ``scratch``.
             preload: modules to import before forking.
         """
-        settings = {"fork": self.fork, "preload": preload}
+        settings = {"fork": self.fork, "preload": preload, "sandbox": None}
         template = Path(__file__).with_name("template.py")
         return [sys.executable, "-P", str(template), str(CONTROL_DESCRIPTOR), marshal.dumps(settings).hex()]
+
+    def release(self, *, root: Path) -> None:
+        """Undo what :meth:`command` has made for a template that has ended."""
 
     def environment(self, *, root: Path) -> dict[str, str]:
         """The whole environment of a template, and so of its Policy processes."""

@@ -259,6 +259,7 @@ class PolicyHost:
         if self._template is not None:
             self._template.close()
             self._template = None
+            self._launch.release(root=self._root)
 
     def _finish_episode(self, running: _Template, *, seems_to_be_ending: bool) -> PolicyEnd:
         end = running.end_policy(seems_to_be_ending=seems_to_be_ending)

@@ -99,10 +99,10 @@ def modules_to_forget(shadowed: Iterable[str]) -> list[str]:
     return [loaded for loaded in sys.modules if loaded.partition(".")[0] in names]
 
 
-def compile_program(directory: str, paths: Iterable[str]) -> None:
+def compile_program(directory: str, paths: Iterable[str], written_to: str) -> None:
     """Write byte code beside the source of a Program, as an import would; nothing of it is run.
 
-    Called in a process of its own: the source is hostile.
+    Called in a process of its own: the source is hostile. ``written_to`` is the directory by its writable name.
     """
     for path in paths:
         source = f"{directory}/{path}"
@@ -110,7 +110,7 @@ def compile_program(directory: str, paths: Iterable[str]) -> None:
             status = os.stat(source)
             with open(source, "rb") as file:
                 code = compile(file.read(), source, "exec", dont_inherit=True)
-            cached = importlib.util.cache_from_source(source)
+            cached = importlib.util.cache_from_source(f"{written_to}/{path}")
             os.makedirs(os.path.dirname(cached), exist_ok=True)
             with open(cached, "wb") as file:
                 file.write(_BYTE_CODE_HEADER.pack(importlib.util.MAGIC_NUMBER, 0, int(status.st_mtime), status.st_size))
@@ -156,6 +156,7 @@ def run_policy_process(
     code: CodeType | None,
     context: PolicyContext,
     module: ModuleType,
+    confine: Callable[[], None] | None,
 ) -> NoReturn:
     """Become the Policy process of one Episode; never returns. The global generators are seeded already.
 
@@ -171,6 +172,7 @@ def run_policy_process(
         code: of ``policy.py``, if it is known already.
         context: what ``make_policy`` gets.
         module: the module ``policy``, empty.
+        confine: gives up what a Policy may not do; None where nothing confines it.
     """
     try:
         os.setsid()
@@ -180,6 +182,8 @@ def run_policy_process(
             os.dup2(channel[0], CHANNEL_IN, False)
         if channel[1] != CHANNEL_OUT:
             os.dup2(channel[1], CHANNEL_OUT, False)
+        if confine is not None:
+            confine()
         os.closerange(CHANNEL_OUT + 1, _DESCRIPTORS_MAX)
         os.chdir(directory)
         for name in forgotten:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from evopolicygym.execution.launch import PolicyLaunch
 
@@ -22,6 +23,7 @@ class ProcessExecution:
     """
 
     kind = "unsafe-process"
+    encloses_agent = False
 
     def __init__(self) -> None:
         raise TypeError("ProcessExecution is no sandbox: construct it with ProcessExecution.unsafe()")
@@ -51,6 +53,17 @@ class ProcessExecution:
     def workers(self) -> int:
         """How many workers there will be at most."""
         return default_workers() if self._workers is None else self._workers
+
+    def launch_for(self, benchmark: object) -> PolicyLaunch:  # noqa: ARG002 (the same for all)
+        """How Policies for this Benchmark come to be."""
+        return self.launch
+
+    def agent_sandbox_for(self, benchmark: object) -> None:
+        """How the Agent is enclosed: not at all."""
+
+    def facts_for(self, benchmark: object) -> Mapping[str, object]:  # noqa: ARG002
+        """What isolates them: nothing."""
+        return {}
 
     def __repr__(self) -> str:
         return f"ProcessExecution.unsafe(workers={self._workers})"

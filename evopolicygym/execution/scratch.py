@@ -1,9 +1,16 @@
 """Fresh scratch directories, and their removal whatever a Policy has left in them."""
 
+# ruff: noqa: PTH101, PTH106, PTH108 (template processes use this too, and pathlib costs much to import)
+
+from __future__ import annotations
+
 import os
 import stat
 import time
-from pathlib import Path
+
+TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Identity", "Scratch", "identity", "remove_tree"]
 
@@ -66,7 +73,7 @@ class Scratch:
             return False
 
 
-def remove_tree(directory: Path) -> None:
+def remove_tree(directory: str | Path) -> None:
     """Remove a directory and all below it, without following links and at any depth.
 
     Directories are not descended into but emptied upwards: what a subdirectory holds is moved to the top first, so
@@ -76,22 +83,22 @@ def remove_tree(directory: Path) -> None:
         OSError: something cannot be removed.
     """
     try:
-        directory.rmdir()
+        os.rmdir(directory)
         return
     except FileNotFoundError:
         return
     except OSError:  # not empty, or no directory
         pass
-    if not stat.S_ISDIR(directory.lstat().st_mode):
-        directory.unlink()
+    if not stat.S_ISDIR(os.lstat(directory).st_mode):
+        os.unlink(directory)
         return
-    directory.chmod(0o700)
+    os.chmod(directory, 0o700)
     top = os.open(directory, _OPEN_DIRECTORY)
     try:
         _empty(top)
     finally:
         os.close(top)
-    directory.rmdir()
+    os.rmdir(directory)
 
 
 def _empty(top: int) -> None:

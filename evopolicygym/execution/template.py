@@ -3,7 +3,8 @@
 Started by path (``python -P …/template.py CONTROL SETTINGS``), it imports the Policy ABI, perhaps numpy and
 its like, and nothing of any Program; a fork of it is a Policy process. It is the subreaper of what it forks,
 so that whatever a Policy starts is ended with its Episode. Around it stands a *keeper*, the process that was
-started: if a Policy kills the template, the keeper ends all that is left.
+started: if a Policy kills the template, the keeper ends all that is left. (In a sandbox it is the first process of a
+PID namespace instead, and no Policy can kill it.)
 
 It serves one request at a time on a Unix stream socket, each ``REQUEST`` and a marshalled payload:
 
@@ -37,7 +38,13 @@ import traceback
 
 if __name__ == "__main__":
     # Started by path: the package may not be on the path, and this file's own place must not be.
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # And another one may be: the package of this file it has to be.
+    _root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    sys.path.insert(0, _root)
+    import evopolicygym  # noqa: F401
+
+    sys.path.remove(_root)
+    sys.path.append(_root)
     # `random` reseeds itself in every forked process: a tenth of what a fork costs, and here it is seeded anyway. A
     # Policy process makes up for it, so that its own forks are reseeded.
     _register_at_fork = os.register_at_fork
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import NoReturn, TypedDict
 
+    from evopolicygym.execution.policy_sandbox import SandboxSettings, TemplateSandbox
     from evopolicygym.policy import PolicyContext
 
     class Settings(TypedDict):
@@ -61,6 +69,7 @@ if TYPE_CHECKING:
 
         fork: bool  # else every Policy process is a new interpreter
         preload: tuple[str, ...]  # third-party modules to import
+        sandbox: SandboxSettings | None  # the sandbox that it is in
 
 
 REQUEST = struct.Struct("<IB")  # payload bytes, kind
@@ -96,21 +105,35 @@ def main(argv: list[str]) -> None:
         _be_spawned(*map(int, argv[2:]))
     control = _alone(int(argv[1]))
     settings: Settings = marshal.loads(bytes.fromhex(argv[2]))
-    become_subreaper()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    pid = os.fork()
-    if pid != 0:
-        _keep(control, pid)
-    become_subreaper()  # a fork does not inherit it
-    _be_first_to_go()
+    sandbox = None
+    if settings["sandbox"] is None:
+        _leave_to_keeper(control)
+        _be_first_to_go()
+    else:  # the first process of a namespace needs no keeper: the kernel ends all when it ends
+        from evopolicygym.execution.policy_sandbox import TemplateSandbox
+
+        sandbox = TemplateSandbox(settings["sandbox"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if settings["fork"]:
         policy_process.prepare_streams()
         policy_process.preload(settings["preload"])
+    threads = _thread_count() if sandbox is None else sandbox.thread_count()
+    if sandbox is not None:
+        sandbox.settle()
     gc.collect()
     gc.freeze()  # a collection in a child must not touch, and so copy, the template's pages
-    os.write(control, STARTED.pack(_thread_count()))
-    _Template(_socket.socket(fileno=control), settings).serve()
+    os.write(control, STARTED.pack(threads))
+    _Template(_socket.socket(fileno=control), settings, sandbox).serve()
+
+
+def _leave_to_keeper(control: int) -> None:
+    """Go on in a fork; this process becomes its keeper."""
+    become_subreaper()
+    pid = os.fork()
+    if pid != 0:
+        _keep(control, pid)
+    become_subreaper()  # a fork does not inherit it
 
 
 def _keep(control: int, template: int) -> NoReturn:
@@ -148,9 +171,10 @@ def _thread_count() -> int:
 class _Template:
     """The loop of the template: nothing here runs in a Policy process but the way into it."""
 
-    def __init__(self, control: _socket.socket, settings: Settings) -> None:
+    def __init__(self, control: _socket.socket, settings: Settings, sandbox: TemplateSandbox | None) -> None:
         self._control = control
         self._settings = settings
+        self._sandbox = sandbox
         self._directory = ""
         self._contexts = (b"", b"", b"", b"")
         self._context: PolicyContext | None = None
@@ -221,7 +245,11 @@ class _Template:
         pid = os.fork()
         if pid == 0:
             try:
-                policy_process.compile_program(directory, paths)
+                if self._sandbox is None:
+                    policy_process.compile_program(directory, paths, directory)
+                else:
+                    written_to = self._sandbox.enter_for_compiling(directory)
+                    policy_process.compile_program(directory, paths, written_to)
             finally:
                 os._exit(0)
         try:
@@ -244,6 +272,8 @@ class _Template:
             assert self._module is not None
             object.__setattr__(self._context, "policy_seed", policy_seed)
             policy_process.seed_generators(policy_seed)
+            if self._sandbox is not None:
+                self._sandbox.before_episode()
             pid = os.fork()
             if pid == 0:
                 policy_process.run_policy_process(
@@ -254,6 +284,7 @@ class _Template:
                     code=self._code,
                     context=self._context,
                     module=self._module,
+                    confine=None if self._sandbox is None else self._sandbox.enter,
                 )
         else:
             pid = self._spawn(policy_seed, channel, outputs)
@@ -419,6 +450,7 @@ def _be_spawned(observations: int, actions: int, stdout: int, stderr: int, hando
         code=policy_process.load_code(directory),
         context=context,
         module=policy_process.make_module(directory),
+        confine=None,
     )
 
 

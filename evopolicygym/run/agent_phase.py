@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from evopolicygym.agents import AgentDiagnosis, AgentExit
 from evopolicygym.errors import AgentRunError, RecordError
+from evopolicygym.execution.agent_sandbox import AgentPlaces, AgentSandbox
 from evopolicygym.process import Child, Supervisor, describe_returncode
 from evopolicygym.record import RecordWriter, events
 from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_text, secret_values
@@ -21,6 +22,7 @@ from evopolicygym.run.launch import AgentLaunch, plan_launch
 from evopolicygym.run.preparation import AgentStart
 from evopolicygym.run.transcript import TranscriptFollower
 from evopolicygym.session import Gateway
+from evopolicygym.session import client as session_client
 
 __all__ = ["AgentClock", "AgentPhase", "PhaseEnd"]
 
@@ -76,6 +78,7 @@ class AgentPhase:
         interruption: signals at the Host.
         clock: the Agent's wall-clock time; it runs during :meth:`run`.
         idle_timeout_seconds: how long the Agent may be silent; None for ever.
+        sandbox: encloses the Agent; None: it runs with the Host's rights.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class AgentPhase:
         interruption: Interruption,
         clock: "AgentClock",
         idle_timeout_seconds: float | None,
+        sandbox: AgentSandbox | None = None,
     ) -> None:
         self._writer = writer
         self._supervisor = supervisor
@@ -98,6 +102,7 @@ class AgentPhase:
         self._interruption = interruption
         self._clock = clock
         self._idle_timeout_seconds = idle_timeout_seconds
+        self._sandbox = sandbox
         self._folder = writer.layout.agent(start.attempt)
 
     def run(self) -> PhaseEnd:
@@ -114,6 +119,8 @@ class AgentPhase:
             try:
                 launch = self._plan(gateway.socket_path, state)
                 self._write_invocation(launch)
+                if self._sandbox is not None:
+                    launch = self._enclosed(launch, self._sandbox, gateway.socket_path, state, stack)
                 child = self._start(launch)
             except (OSError, AgentRunError) as error:
                 self._session.close()
@@ -168,7 +175,31 @@ class AgentPhase:
                 "EVOPOLICYGYM_WORKSPACE": str(self._writer.layout.workspace),
             },
             state_environment={} if prepare is None else prepare(state),
+            sandboxed=self._sandbox is not None,
         )
+
+    def _enclosed(
+        self, launch: AgentLaunch, sandbox: AgentSandbox, socket_path: Path, state: Path, stack: ExitStack
+    ) -> AgentLaunch:
+        workspace = self._writer.layout.workspace
+        places = AgentPlaces(
+            record=self._writer.path,
+            workspace=workspace,
+            read_only=(workspace / "feedback", workspace / "skills"),
+            files=(self._folder / "instructions.md",),
+            socket_directory=socket_path.parent,
+            state=state,
+            session_client=Path(session_client.__file__),
+            log_in=self._invocation.log_in,
+        )
+        stack.callback(self._release, sandbox, places)
+        enclosed = sandbox.enclose(launch.argv, launch.environment, places)
+        return replace(launch, argv=enclosed.argv, environment=enclosed.environment)
+
+    def _release(self, sandbox: AgentSandbox, places: AgentPlaces) -> None:
+        trouble = sandbox.release(places)
+        if trouble is not None:
+            self._notice(trouble)
 
     def _start(self, launch: AgentLaunch) -> Child:
         with ExitStack() as stack:

@@ -14,7 +14,8 @@ from evopolicygym.analysis import run_diagnostics
 from evopolicygym.authoring import Benchmark
 from evopolicygym.errors import AgentRunError, BenchmarkError, EvaluationError, RecordError
 from evopolicygym.evaluation import Evaluator
-from evopolicygym.execution import ProcessExecution
+from evopolicygym.evaluation.evaluator import Execution
+from evopolicygym.execution.agent_sandbox import AgentSandbox
 from evopolicygym.process import Supervisor
 from evopolicygym.program import Program
 from evopolicygym.record import RUN_SCHEMA, ObserverRelay, RecordWriter, RunObserver, events
@@ -66,7 +67,7 @@ def run(
     benchmark: Benchmark,
     *,
     agent: CodingAgent,
-    execution: ProcessExecution,
+    execution: Execution,
     record_to: str | os.PathLike[str],
     config: RunConfig | None = None,
     skills: Sequence[AgentSkill] = (),
@@ -78,7 +79,7 @@ def run(
         initial_program: what the Agent starts from.
         benchmark: the task.
         agent: who improves it.
-        execution: where Policies run.
+        execution: where Policies run, and whether the Agent is enclosed, too.
         record_to: the Record's directory; it must not exist, its parent is made if missing.
         config: limits and choices; defaults to ``RunConfig()``.
         skills: instructions that the Agent finds in its workspace.
@@ -91,6 +92,7 @@ def run(
         TypeError, ValueError: an argument is wrong; nothing was written.
         AgentRunError: the Agent cannot be started here; nothing was written.
         BenchmarkError: the Benchmark breaks its contract; nothing was written.
+        ExecutionUnavailableError: the isolation that was asked for cannot be had here; nothing was written.
         RecordError: ``record_to`` exists, or the Record cannot be written. What was promised to the Agent is in it,
             and :func:`~evopolicygym.run.resume` goes on with it.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
@@ -113,7 +115,7 @@ def run_with_spec(
     benchmark: Benchmark,
     *,
     agent: CodingAgent,
-    execution: ProcessExecution,
+    execution: Execution,
     record_to: str | os.PathLike[str],
     config: RunConfig | None = None,
     skills: Sequence[AgentSkill] = (),
@@ -122,7 +124,13 @@ def run_with_spec(
 ) -> RunResult:
     """:func:`run`, with the resolved run spec that the Record keeps as ``spec.toml`` (None: there is none)."""
     prepared, start = prepare(
-        initial_program, benchmark, agent=agent, record_to=record_to, config=config, skills=skills
+        initial_program,
+        benchmark,
+        agent=agent,
+        record_to=record_to,
+        config=config,
+        skills=skills,
+        sandboxed=execution.encloses_agent,
     )
     return live(
         prepared,
@@ -170,16 +178,18 @@ def live(
     prepared: PreparedRun,
     standing: Standing,
     *,
-    execution: ProcessExecution,
+    execution: Execution,
     open_writer: Callable[[], RecordWriter],
     observer: RunObserver | None,
 ) -> RunResult:
     """Go on with a Run from where it stands to its end.
 
     Raises:
+        ExecutionUnavailableError: the isolation that was asked for cannot be had here; nothing was written.
         RecordError: the Record cannot be written any more.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
+    sandbox = execution.agent_sandbox_for(prepared.benchmark)
     with (
         Interruption() as interruption,
         Supervisor() as supervisor,
@@ -194,7 +204,7 @@ def live(
         open_writer() as writer,
         _observed(writer, observer),
     ):
-        life = _Life(prepared, standing, writer, evaluator, supervisor, interruption)
+        life = _Life(prepared, standing, writer, evaluator, supervisor, interruption, sandbox)
         result = life.live()
     if result.terminal_reason == "interrupted":
         raise KeyboardInterrupt
@@ -223,6 +233,7 @@ class _Life:
         evaluator: Evaluator,
         supervisor: Supervisor,
         interruption: Interruption,
+        sandbox: AgentSandbox | None,
     ) -> None:
         self._prepared = prepared
         self._config = prepared.config
@@ -234,6 +245,7 @@ class _Life:
         self._evaluator = evaluator
         self._supervisor = supervisor
         self._interruption = interruption
+        self._sandbox = sandbox
         self._clock = AgentClock(self._config.agent_timeout_seconds, used=self._progress.agent_seconds)
         self._desk = SessionDesk(prepared, writer, evaluator, self._clock.remaining, standing.published)
         self._limits = ledger_limits(prepared.config)
@@ -406,6 +418,7 @@ class _Life:
                 interruption=self._interruption,
                 clock=self._clock,
                 idle_timeout_seconds=self._config.agent_idle_timeout_seconds,
+                sandbox=self._sandbox,
             )
             try:
                 self._agent_told = phase.run().told or self._agent_told
@@ -431,7 +444,7 @@ class _Life:
             seconds_left=self._clock.remaining(),
         )
         try:
-            return plan_start(agent, text, self._writer.layout, attempt=number)
+            return plan_start(agent, text, self._writer.layout, attempt=number, sandboxed=self._sandbox is not None)
         except AgentRunError as error:
             self.notice(f"the Agent cannot be started again: {error}")
             return None

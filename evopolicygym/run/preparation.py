@@ -74,6 +74,7 @@ def prepare(
     record_to: str | os.PathLike[str],
     config: RunConfig | None,
     skills: Sequence[AgentSkill],
+    sandboxed: bool = False,
 ) -> tuple[PreparedRun, AgentStart]:
     """Check the input of a new Run, plan its pool and its Agent's first start.
 
@@ -95,7 +96,8 @@ def prepare(
         raise RecordError(f"{target} already exists; a Record is written to a new directory")
     spec = _specification(benchmark)
     checked_skills = check_skills(skills)
-    start = plan_start(agent, task_text(spec, settings, checked_skills), RecordLayout(target), attempt=1)
+    task = task_text(spec, settings, checked_skills)
+    start = plan_start(agent, task, RecordLayout(target), attempt=1, sandboxed=sandboxed)
     pool = _pool(benchmark, settings)
     return PreparedRun(initial_program, benchmark, spec, settings, checked_skills, target, pool), start
 
@@ -119,8 +121,8 @@ def prepare_in(
     return PreparedRun(initial_program, benchmark, spec, config, tuple(skills), layout.root, pool)
 
 
-def plan_start(agent: CodingAgent, task: str, layout: RecordLayout, *, attempt: int) -> AgentStart:
-    """How the Agent is started with this task.
+def plan_start(agent: CodingAgent, task: str, layout: RecordLayout, *, attempt: int, sandboxed: bool) -> AgentStart:
+    """How the Agent is started with this task, in a sandbox of ours or without.
 
     Raises:
         AgentRunError: it cannot be started here, or its task fits into no argument.
@@ -130,7 +132,7 @@ def plan_start(agent: CodingAgent, task: str, layout: RecordLayout, *, attempt: 
         raise AgentRunError(
             f"build_invocation of {type_name(agent)} must return an AgentInvocation, not {type_name(invocation)}"
         )
-    invocation.check_startable()
+    invocation.check_startable(sandboxed=sandboxed)
     invocation.arguments(AgentTask(task), task_file=layout.agent(attempt) / "instructions.md")
     return AgentStart(attempt, AgentTask(task), invocation)
 

@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from evopolicygym.agents import CodingAgent
 from evopolicygym.authoring import Benchmark
 from evopolicygym.errors import RecordError
-from evopolicygym.execution import ProcessExecution
+from evopolicygym.evaluation.evaluator import Execution
 from evopolicygym.record import RUN_SCHEMA, RecordLock, RecordWriter, RunObserver, RunRecord, open_run
 from evopolicygym.results import RunResult, SubmissionResult
 from evopolicygym.run.config import RunConfig
@@ -48,7 +48,7 @@ def resume(
     *,
     benchmark: Benchmark | None = None,
     agent: CodingAgent | None = None,
-    execution: ProcessExecution | None = None,
+    execution: Execution | None = None,
     overrides: Mapping[str, object] | None = None,
     part_overrides: Sequence[str] = (),
     add_time_seconds: float = 0.0,
@@ -82,6 +82,7 @@ def resume(
             Benchmark, or cannot go on as asked for; nothing was changed.
         SpecError: its ``spec.toml`` cannot be resolved any more.
         AgentRunError: the Agent cannot be started here; nothing was changed.
+        ExecutionUnavailableError: the isolation that the Run has cannot be had here; nothing was changed.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
     wish = Wish(
@@ -124,7 +125,7 @@ class Wish:
 
     benchmark: Benchmark | None = None
     agent: CodingAgent | None = None
-    execution: ProcessExecution | None = None
+    execution: Execution | None = None
     overrides: Mapping[str, object] = field(default_factory=dict)
     part_overrides: tuple[str, ...] = ()
     add_time_seconds: float = 0.0
@@ -149,7 +150,7 @@ class RecordedParts(Protocol):
 
     config: RunConfig
     benchmark: Benchmark
-    execution: ProcessExecution
+    execution: Execution
 
     def agent(self) -> CodingAgent:
         """Made when it is asked for: a Run that is past its hand-off needs none."""
@@ -168,7 +169,7 @@ def _recorded_parts(record: RunRecord, overrides: Sequence[str] = ()) -> Recorde
     return cast("RecordedParts", spec.load_spec(record.layout.spec, overrides).recorded_parts())
 
 
-def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[PreparedRun, Standing, ProcessExecution]:
+def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[PreparedRun, Standing, Execution]:
     """Everything that can be checked and planned before anything is written or started.
 
     Raises:
@@ -194,7 +195,7 @@ def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[Prepared
             f"{record.layout.journal}:1: the Benchmark plans other training Episodes now than this line tells; its "
             "code, its arguments or the run seed have changed, so the Run cannot go on"
         )
-    start, agent = _start(record, progress, wish, parts, prepared)
+    start, agent = _start(record, progress, wish, parts, prepared, sandboxed=execution.encloses_agent)
     standing = Standing(
         progress=progress,
         manifest=_manifest(record, progress, prepared, start, repeatable=parts is not None),
@@ -272,7 +273,13 @@ def _refuse_other_benchmark(record: RunRecord, progress: RunProgress, benchmark:
 
 
 def _start(
-    record: RunRecord, progress: RunProgress, wish: Wish, parts: RecordedParts | None, prepared: PreparedRun
+    record: RunRecord,
+    progress: RunProgress,
+    wish: Wish,
+    parts: RecordedParts | None,
+    prepared: PreparedRun,
+    *,
+    sandboxed: bool,
 ) -> tuple[AgentStart | None, CodingAgent | None]:
     """The Agent's next start, if one is owed and can be made."""
     config = prepared.config
@@ -298,7 +305,7 @@ def _start(
     text = prepared.task
     if progress.attempts or progress.ledger.submissions:
         text = continued_task_text(text, progress, ledger_limits(config), attempt=number, seconds_left=seconds_left)
-    start = plan_start(agent, text, record.layout, attempt=number)
+    start = plan_start(agent, text, record.layout, attempt=number, sandboxed=sandboxed)
     if wish.agent is None:
         _refuse_other_agent(record, progress, wish, start)
     return start, agent

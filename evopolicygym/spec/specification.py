@@ -13,6 +13,7 @@ from evopolicygym.agents import CodingAgent, CommandAgent
 from evopolicygym.authoring import Benchmark
 from evopolicygym.authoring.interfaces import missing_members
 from evopolicygym.errors import AgentSkillError, ProgramError
+from evopolicygym.evaluation.evaluator import Execution
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.program import Program
 from evopolicygym.run.config import RunConfig
@@ -49,7 +50,7 @@ class ResolvedRun:
     initial_program: Program
     benchmark: Benchmark
     agent: CodingAgent
-    execution: ProcessExecution
+    execution: Execution
     record_to: Path
     config: RunConfig
     skills: tuple[AgentSkill, ...]
@@ -62,7 +63,7 @@ class ResolvedEvaluation:
 
     program: Program
     benchmark: Benchmark
-    execution: ProcessExecution
+    execution: Execution
     config: RunConfig
 
 
@@ -72,7 +73,7 @@ class RecordedParts:
 
     config: RunConfig
     benchmark: Benchmark
-    execution: ProcessExecution
+    execution: Execution
     agent: Callable[[], CodingAgent]
 
 
@@ -304,22 +305,15 @@ class Spec:
             )
         return selected
 
-    def _execution(self) -> ProcessExecution:
-        import evopolicygym.execution as kinds
-
+    def _execution(self) -> Execution:
         table = self._tables["execution"]
         if table.use == "unsafe-process":
             return ProcessExecution.unsafe(workers=table.workers)
-        sandbox = getattr(kinds, "SandboxExecution", None)
-        if sandbox is None:
-            self._fail(
-                ("execution", "use"),
-                'this version has no sandbox; only use = "unsafe-process" is there, which isolates nothing: '
-                "submitted code runs with your rights",
-            )
+        from evopolicygym.execution import SandboxExecution
+
         arguments = table.arguments | ({} if table.workers is None else {"workers": table.workers})
         try:
-            return cast("ProcessExecution", construct(sandbox, arguments, "evopolicygym.execution:SandboxExecution"))
+            return cast("Execution", construct(SandboxExecution, arguments, "evopolicygym.execution:SandboxExecution"))
         except UnusableNameError as problem:
             self._fail(("execution", problem.argument or "use"), str(problem))
 

@@ -1,0 +1,54 @@
+"""Inside an Agent's sandbox: give up the last privileges, then become the Agent.
+
+Started by path: ``python -I -S agent_entry.py SETTINGS COMMAND…``.
+"""
+
+# ruff: noqa: PTH100, PTH110, PTH120 (nothing but the standard library's smallest parts)
+
+from __future__ import annotations
+
+import marshal
+import os
+import signal
+import sys
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from evopolicygym.execution import confinement
+from evopolicygym.execution.seccomp import agent_filter
+
+_CANNOT_EXECUTE = 127
+
+
+def main(argv: list[str]) -> int:
+    """Become the command; returns only if that fails."""
+    settings, command = marshal.loads(bytes.fromhex(argv[1])), argv[2:]
+    for device in settings["devices"]:
+        if os.path.exists(f"/dev/{device}"):
+            confinement.make_device_read_only(f"/dev/{device}")
+    confinement.make_kernel_settings_read_only()
+    confinement.mount_terminals("/dev/pts")
+    if settings["user"] != 0:
+        confinement.become_user(settings["user"], settings["group"])
+    confinement.drop_capabilities()
+    confinement.limit_resources(settings["limits"])
+    confinement.no_new_privileges()
+    if settings["landlock"] >= confinement.LANDLOCK_SCOPES_ABI:
+        # Files and network are a matter of the namespaces; this is for what lies beyond them.
+        ruleset = confinement.new_landlock_ruleset(settings["landlock"], files=False)
+        confinement.restrict_by_landlock(ruleset)
+        os.close(ruleset)
+    confinement.install_seccomp_filter(agent_filter())
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ignored around it, so that the Agent alone hears it
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    try:
+        os.execvpe(command[0], command, os.environ)
+    except OSError as error:
+        print(f"{command[0]} could not be started in the sandbox: {error.strerror}", file=sys.stderr)  # noqa: T201
+    return _CANNOT_EXECUTE
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

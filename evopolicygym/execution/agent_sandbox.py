@@ -1,0 +1,243 @@
+"""The sandbox of an Agent: its workspace, a HOME of its own, the system read-only, and nothing else of the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import marshal
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from evopolicygym.execution.bubblewrap import isolation_arguments
+from evopolicygym.execution.cgroups import ControlGroups
+from evopolicygym.execution.limits import AgentLimits
+from evopolicygym.execution.sandbox_launch import bounded_command
+from evopolicygym.execution.shared_login import SharedLogIn
+from evopolicygym.execution.visible_paths import (
+    agent_paths,
+    command_paths,
+    hiding_arguments,
+    home_directory,
+    is_within,
+    mount_arguments,
+)
+
+__all__ = ["AgentPlaces", "AgentSandbox", "SandboxedAgent"]
+
+_SESSION_COMMAND = "evopolicygym-session"
+_SHARED_MEMORY_BYTES = str(1024 * 1024 * 1024)
+_LOG_IN_MAX_BYTES = 1024 * 1024
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_INTERPRETER_MAX_BYTES = 120  # of a script's first line, on every kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlaces:
+    """Where the things of one Agent phase lie on the Host.
+
+    Args:
+        record: the Record; of it the Agent sees only what is named here.
+        workspace: writable.
+        read_only: directories below the workspace that are not.
+        files: further files that it may read.
+        socket_directory: holds the Session's socket.
+        state: a private directory of the Run, writable.
+        session_client: the stand-alone source of ``evopolicygym-session``.
+        log_in: a log-in to hand out.
+    """
+
+    record: Path
+    workspace: Path
+    read_only: tuple[Path, ...]
+    files: tuple[Path, ...]
+    socket_directory: Path
+    state: Path
+    session_client: Path
+    log_in: SharedLogIn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxedAgent:
+    """What to execute instead of the Agent's own command."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSandbox:
+    """How an Agent is enclosed.
+
+    Args:
+        bubblewrap: absolute path of the program.
+        landlock: the version of Landlock that the kernel speaks.
+        limits: what the Agent may take.
+        network: ``"shared"`` with the Host, or ``"none"``.
+        log_in: ``"read-only"``: a log-in from a file is shown, and cannot be changed; ``"copy-back"``: the Agent gets
+            a copy, which replaces the user's file afterwards if it was renewed.
+        hidden: top-level modules that cannot be imported.
+        visible: further paths that it may read.
+        control_groups: what holds the limits; None: the tree is watched.
+    """
+
+    bubblewrap: str
+    landlock: int
+    limits: AgentLimits
+    network: Literal["shared", "none"]
+    log_in: Literal["read-only", "copy-back"]
+    hidden: tuple[str, ...]
+    visible: tuple[str, ...]
+    control_groups: ControlGroups | None
+
+    def enclose(self, argv: Sequence[str], environment: Mapping[str, str], places: AgentPlaces) -> SandboxedAgent:
+        """The command and the environment that start the Agent inside.
+
+        Args:
+            argv: executable and arguments.
+            environment: the whole environment that it would have outside.
+            places: where things lie.
+
+        Raises:
+            OSError: the private directory cannot be filled.
+        """
+        own = places.state / "sandbox"
+        folders = {name: own / name for name in ("bin", "home", "log-in", "tmp")}
+        for folder in (own, *folders.values()):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        _write_session_command(folders["bin"], places.session_client)
+        log_in = self._log_in_arguments(places.log_in, folders["log-in"])
+        inside = dict(environment)
+        inside["PATH"] = os.pathsep.join([str(folders["bin"]), environment.get("PATH", os.defpath)])
+        inside["TMPDIR"] = "/tmp"
+        if not is_within(environment.get("HOME", ""), str(places.state)):
+            inside["HOME"] = str(folders["home"])
+        if places.log_in is not None:
+            inside[places.log_in.variable] = str(folders["log-in"])
+        # An installation of the user's own lies below the HOME that is not there.
+        inside.pop("PYTHONUSERBASE", None)
+        shown = (*agent_paths(), *command_paths(argv, environment.get("PATH", "")), *self.visible)
+        shown = tuple(path for path in shown if not _reveals(path, places.record))
+        command = [
+            *(self.bubblewrap, *isolation_arguments(network=self.network == "shared", user=0, group=0)),
+            *mount_arguments(shown, masked=[home_directory(), str(places.record), os.path.realpath(places.record)]),
+            *hiding_arguments(self.hidden, shown),
+            *("--proc", "/proc", *_device_arguments()),
+            *("--bind", str(folders["tmp"]), "/tmp", "--bind", str(folders["tmp"]), "/var/tmp"),
+            *mount_arguments(path for path in shown if is_within(path, "/tmp") or is_within(path, "/var/tmp")),
+            *hiding_arguments(self.hidden, [path for path in shown if is_within(path, "/tmp")]),
+            *_writable(places.state),
+            *log_in,
+            *("--ro-bind", str(places.socket_directory), str(places.socket_directory)),
+            *_writable(places.workspace),
+            *(word for path in (*places.read_only, *places.files) for word in ("--ro-bind", str(path), str(path))),
+            *("--remount-ro", "/", "--chdir", str(places.workspace), "--"),
+            *(sys.executable, "-I", "-S", str(Path(__file__).with_name("agent_entry.py")), self._entry_settings()),
+            *argv,
+        ]
+        bounded = bounded_command(
+            command,
+            self.control_groups,
+            name=places.state.name,
+            memory_bytes=self.limits.memory_bytes,
+            processes=self.limits.processes,
+            shell="trap '' TERM; ",
+        )
+        return SandboxedAgent(tuple(bounded), inside)
+
+    def release(self, places: AgentPlaces) -> str | None:
+        """Clear up once the Agent is gone; a sentence if its log-in could not be handed back."""
+        if self.control_groups is not None:
+            self.control_groups.remove(places.state.name)
+        if places.log_in is None or self.log_in != "copy-back":
+            return None
+        for name in places.log_in.files:
+            try:
+                _copy_back(places.state / "sandbox" / "log-in" / name, places.log_in.directory / name)
+            except (OSError, ValueError) as error:
+                return f"the Agent's log-in was not copied back to {places.log_in.directory / name}: {error}"
+        return None
+
+    def _log_in_arguments(self, log_in: SharedLogIn | None, folder: Path) -> list[str]:
+        arguments: list[str] = []
+        for name in log_in.files if log_in is not None else ():
+            assert log_in is not None
+            source = log_in.directory / name
+            if not source.is_file():
+                continue
+            if self.log_in == "copy-back":
+                shutil.copyfile(source, folder / name)
+                (folder / name).chmod(0o600)
+            else:
+                arguments += ["--ro-bind", str(source), str(folder / name)]
+        return arguments
+
+    def _entry_settings(self) -> str:
+        limits = {"RLIMIT_CORE": 0}
+        if os.getuid() != 0:
+            limits["RLIMIT_NPROC"] = self.limits.processes
+        return marshal.dumps(
+            {"landlock": self.landlock, "limits": limits, "user": os.getuid(), "group": os.getgid(), "devices": DEVICES}
+        ).hex()
+
+
+def _device_arguments() -> list[str]:
+    """A /dev with what programs expect; bubblewrap's own would put a user namespace between its mounts and us."""
+    devices = [f"/dev/{name}" for name in DEVICES if Path("/dev", name).exists()]
+    links = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
+    return [
+        *("--tmpfs", "/dev", "--dir", "/dev/pts", "--size", _SHARED_MEMORY_BYTES, "--tmpfs", "/dev/shm"),
+        *(word for device in devices for word in ("--dev-bind", device, device)),
+        *(word for name, target in links.items() for word in ("--symlink", target, f"/dev/{name}")),
+        *("--remount-ro", "/dev"),
+    ]
+
+
+def _writable(path: Path) -> list[str]:
+    return ["--bind", str(path), str(path)]
+
+
+def _reveals(path: str, record: Path) -> bool:
+    """Whether a path lies in the Record."""
+    return is_within(path, str(record)) or is_within(os.path.realpath(path), os.path.realpath(record))
+
+
+def _write_session_command(folder: Path, client: Path) -> None:
+    """The Session's command as one file: the standard library, isolated from whatever the Agent has installed."""
+    command = folder / _SESSION_COMMAND
+    command.write_text(f"{_first_line(sys.executable)}\n{client.read_text()}")
+    command.chmod(0o755)
+
+
+def _first_line(interpreter: str) -> str:
+    if " " not in interpreter and len(interpreter) < _INTERPRETER_MAX_BYTES:
+        return f"#!{interpreter} -I"
+    # The kernel splits at the blank, or cuts the line. The second one is a command to the shell, a string to Python.
+    return f"#!/bin/sh\n''''exec \"{interpreter}\" -I \"$0\" \"$@\" # '''"
+
+
+def _copy_back(copy: Path, original: Path) -> None:
+    """Replace the user's file by the Agent's copy if that was renewed; the Agent may have put anything there."""
+    try:
+        descriptor = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    with open(descriptor, "rb") as file:
+        content = file.read(_LOG_IN_MAX_BYTES + 1)
+    if content == original.read_bytes():
+        return
+    if len(content) > _LOG_IN_MAX_BYTES or not isinstance(json.loads(content), dict):
+        raise ValueError("what the Agent left is no log-in")
+    staged = original.with_name(f".{original.name}.{os.getpid()}")
+    try:
+        with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+            os.fsync(file.fileno())
+        staged.replace(original)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            staged.unlink()
