@@ -41,7 +41,7 @@ if __name__ == "__main__":
     # And another one may be: the package of this file it has to be.
     _root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path.insert(0, _root)
-    import evopolicygym  # noqa: F401
+    import evopolicygym.policy  # noqa: F401
 
     sys.path.remove(_root)
     sys.path.append(_root)
