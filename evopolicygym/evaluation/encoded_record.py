@@ -30,12 +30,12 @@ __all__ = ["EncodedEpisode", "RecordFile", "RecordWriter", "decode_record"]
 
 TERMINATED, TRUNCATED, METRICS = 1, 2, 4
 
-# Rows are written out when one is large, or when they are many: a long Episode is never held whole.
-_LARGE_BYTES = 16 * 1024
-_ROWS_MAX = 3 * 4096
+# Observations are held until they are so many bytes, then written out while they are still in the cache.
+_HELD_MAX_BYTES = 64 * 1024
 
-# Pieces that one system call writes; it would take 1,024.
-_PIECES_MAX = 16
+# Pieces of this size on average are written where they are, if they are no more than one system call takes.
+_LARGE_BYTES = 1024
+_PIECES_MAX = 1024
 
 # Iterating reads this much at once.
 _READ_BYTES = 256 * 1024
@@ -102,6 +102,7 @@ class RecordWriter:
         self._end = 0
         self._offset = 0
         self._initial_bytes = 0
+        self._held = 0
         self._rows: list[bytes] = []
         self._lengths = array("I")
         self._rewards = array("d")
@@ -110,6 +111,7 @@ class RecordWriter:
     def begin(self, observation: bytes, tensor_data: bytes) -> None:
         """Begin an Episode with its first observation; one that was begun before and not finished is forgotten."""
         self._offset = self._end
+        self._held = 0
         self._initial_bytes = len(observation) + len(tensor_data)
         self._rows = [observation, tensor_data]
         self._write_out()
@@ -132,7 +134,8 @@ class RecordWriter:
             rows.append(tensor_data)
         rows.append(metrics)
         self._lengths.extend((len(action), len(observation) + len(tensor_data), len(metrics)))
-        if tensor_data or len(rows) > _ROWS_MAX or len(observation) > _LARGE_BYTES:
+        self._held += len(observation) + len(tensor_data)
+        if self._held > _HELD_MAX_BYTES:
             self._write_out()
 
     @property
@@ -154,8 +157,10 @@ class RecordWriter:
         return EncodedEpisode(self._offset, self._initial_bytes, row_bytes, len(self._flags))
 
     def _write_out(self) -> None:
-        # A few large pieces go as they are; many small ones are cheaper joined first.
-        pieces = self._rows if len(self._rows) <= _PIECES_MAX else [b"".join(self._rows)]
+        # Large pieces go as they are; many small ones are cheaper joined first.
+        are_large = self._held > _LARGE_BYTES * len(self._rows) and len(self._rows) <= _PIECES_MAX
+        pieces = self._rows if are_large else [b"".join(self._rows)]
+        self._held = 0
         size = sum(map(len, pieces))
         written = os.pwritev(self._descriptor, pieces, self._end)
         rest = memoryview(b"" if written == size else b"".join(pieces))[written:]
