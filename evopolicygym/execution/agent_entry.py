@@ -36,9 +36,7 @@ def main(argv: list[str]) -> int:
     confinement.no_new_privileges()
     if settings["landlock"] >= confinement.LANDLOCK_SCOPES_ABI:
         # Files and network are a matter of the namespaces; this is for what lies beyond them.
-        ruleset = confinement.new_landlock_ruleset(settings["landlock"], files=False)
-        confinement.restrict_by_landlock(ruleset)
-        os.close(ruleset)
+        confinement.Landlock(settings["landlock"], files=False).enter()
     confinement.install_seccomp_filter(agent_filter())
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ignored around it, so that the Agent alone hears it
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

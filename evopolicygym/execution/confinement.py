@@ -18,9 +18,8 @@ __all__ = [
     "LANDLOCK_SCOPES_ABI",
     "NULL_DEVICE",
     "READ",
-    "READ_FILE",
     "WRITE",
-    "add_landlock_rule",
+    "Landlock",
     "become_user",
     "detach_stdin",
     "drop_capabilities",
@@ -32,10 +31,8 @@ __all__ = [
     "make_kernel_settings_read_only",
     "mount_terminals",
     "mount_tmpfs",
-    "new_landlock_ruleset",
     "no_new_privileges",
     "own_mount_namespace",
-    "restrict_by_landlock",
     "unmount",
 ]
 
@@ -45,7 +42,6 @@ LANDLOCK_SCOPES_ABI = 6
 # <linux/landlock.h>: what each ABI added to the accesses to files that can be restricted.
 _ACCESS_BY_ABI = {1: 0x1FFF, 2: 0x2000, 3: 0x4000, 5: 0x8000}
 READ = 0x0001 | 0x0004 | 0x0008  # execute, read file, read directory
-READ_FILE = 0x0001 | 0x0004
 WRITE = 0x7FFF & ~(0x0040 | 0x0800)  # all of them but device nodes and device ioctls
 NULL_DEVICE = 0x0002 | 0x0004 | 0x4000  # write, read, truncate
 _NET = 0x3  # bind and connect TCP
@@ -83,32 +79,52 @@ def landlock_abi() -> int:
     return max(0, int(_syscall(_CREATE_RULESET, 0, 0, _VERSION_FLAG, 0, 0, 0)))
 
 
-def new_landlock_ruleset(abi: int, *, files: bool) -> int:
-    """The descriptor of a ruleset that denies everything which this ABI can deny.
+class Landlock:
+    """A Landlock domain in the making: everything that this ABI can deny is denied, but for what is allowed here.
+
+    It is prepared once and entered in many forked processes, in which the first use of anything costs a page fault:
+    all but the system calls is done beforehand.
 
     Args:
         abi: what the kernel speaks, at least 1.
         files: whether accesses to files and TCP are restricted; else only the scopes of ABI 6 are.
     """
-    fs = sum(bits for since, bits in _ACCESS_BY_ABI.items() if since <= abi) if files else 0
-    net = _NET if files and abi >= 4 else 0
-    scopes = _SCOPES if abi >= LANDLOCK_SCOPES_ABI else 0
-    # Older kernels take a shorter struct.
-    attributes = ctypes.create_string_buffer(struct.pack("=QQQ", fs, net, scopes))
-    size = 8 if abi < 4 else 16 if abi < LANDLOCK_SCOPES_ABI else 24
-    return _call("landlock_create_ruleset", _CREATE_RULESET, ctypes.addressof(attributes), size, 0)
 
+    def __init__(self, abi: int, *, files: bool) -> None:
+        self._known = sum(bits for since, bits in _ACCESS_BY_ABI.items() if since <= abi)
+        net = _NET if files and abi >= 4 else 0
+        scopes = _SCOPES if abi >= LANDLOCK_SCOPES_ABI else 0
+        self._attributes = ctypes.create_string_buffer(
+            struct.pack("=QQQ", self._known if files else 0, net, scopes), 24
+        )
+        # Older kernels take a shorter struct.
+        size = 8 if abi < 4 else 16 if abi < LANDLOCK_SCOPES_ABI else 24
+        self._creation = (_CREATE_RULESET, ctypes.addressof(self._attributes), size, 0, 0, 0, 0)
+        self._rules: list[tuple[ctypes.Array[ctypes.c_char], int]] = []
 
-def add_landlock_rule(ruleset: int, abi: int, access: int, directory: int) -> None:
-    """Allow accesses to a file, or to everything beneath a directory, by its descriptor (O_PATH will do)."""
-    known = sum(bits for since, bits in _ACCESS_BY_ABI.items() if since <= abi)
-    rule = ctypes.create_string_buffer(struct.pack("=Qi", access & known, directory))
-    _call("landlock_add_rule", _ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+    def allow(self, access: int, descriptor: int) -> None:
+        """Allow accesses to a file, or to everything beneath a directory, by its descriptor (O_PATH will do).
 
+        The descriptor must mean the same, and be open, where the domain is entered.
+        """
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", access & self._known, descriptor), 12)
+        self._rules.append((rule, ctypes.addressof(rule)))
 
-def restrict_by_landlock(ruleset: int) -> None:
-    """Put this process, and all that it starts, under the ruleset; for good."""
-    _call("landlock_restrict_self", _RESTRICT_SELF, ruleset, 0)
+    def enter(self) -> None:
+        """Put this process, and all that it starts, into the domain; for good.
+
+        Raises:
+            OSError: the kernel refused.
+        """
+        ruleset = _syscall(*self._creation)
+        if ruleset < 0:
+            raise _error("landlock_create_ruleset")
+        for _, address in self._rules:
+            if _syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, address, 0, 0, 0) != 0:
+                raise _error("landlock_add_rule")
+        if _syscall(_RESTRICT_SELF, ruleset, 0, 0, 0, 0, 0) != 0:
+            raise _error("landlock_restrict_self")
+        os.close(ruleset)
 
 
 def install_seccomp_filter(program: bytes) -> None:

@@ -8,12 +8,13 @@ ways keep one Episode's files from the next one's:
                   some milliseconds an Episode
 """
 
-# ruff: noqa: PTH101, PTH102, PTH112, PTH120 (pathlib costs more to import than all of this)
+# ruff: noqa: PTH101, PTH102, PTH120 (pathlib costs more to import than all of this)
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
 
 from evopolicygym.execution import confinement
 from evopolicygym.execution.scratch import remove_tree
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         """What a template in a sandbox is told."""
 
         landlock: int  # the ABI to use; 0: namespaces for each Episode
-        readable: tuple[str, ...]  # what Policies may read, beside their Program
         program_root: str  # the directory that holds the copy of the Program, read-only
         compile_root: str  # the same directory, writable; out of reach once the template has started
         scratch: str  # the directory of an Episode; its parent is a tmpfs
@@ -41,7 +41,8 @@ __all__ = ["TemplateSandbox"]
 _NULL_DEVICE = "/dev/null"
 
 # Kept out of the way of the descriptors that an Episode's channel gets.
-_HIGH_DESCRIPTORS = 32
+_SCRATCH_DESCRIPTOR = 32
+_HIGH_DESCRIPTORS = 33
 
 
 class TemplateSandbox:
@@ -53,9 +54,11 @@ class TemplateSandbox:
         self._scratch = settings["scratch"]
         self._scratch_parent = os.path.dirname(settings["scratch"])
         self._filter = policy_filter()
-        self._cpu = {"RLIMIT_CPU": settings["cpu_seconds"]}
-        self._rules: list[tuple[int, bool]] = []  # descriptor, is a directory
-        self._null = -1
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        seconds = settings["cpu_seconds"] if hard == resource.RLIM_INFINITY else min(settings["cpu_seconds"], hard)
+        self._cpu_seconds = (seconds, seconds)
+        self._landlock: confinement.Landlock | None = None
+        self._compiling: confinement.Landlock | None = None
         self._compile_root = -1
 
     def thread_count(self) -> int:
@@ -75,12 +78,7 @@ class TemplateSandbox:
         self._compile_root = _path_descriptor(settings["compile_root"])
         confinement.unmount(settings["compile_root"])
         if self._abi:
-            for path in (*settings["readable"], settings["program_root"]):
-                try:
-                    self._rules.append((_path_descriptor(path), os.path.isdir(path)))
-                except FileNotFoundError:  # a directory that the machine does not have
-                    continue
-            self._null = _path_descriptor(_NULL_DEVICE)
+            self._landlock, self._compiling = self._domain(_SCRATCH_DESCRIPTOR), self._domain(self._compile_root)
             confinement.drop_capabilities()
         confinement.limit_resources(settings["limits"])
         if self._abi:
@@ -98,19 +96,22 @@ class TemplateSandbox:
             os.removexattr(parent, name)
         os.mkdir(self._scratch, 0o700)
         os.utime(parent, (0, 0))
+        low = os.open(self._scratch, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        os.dup2(low, _SCRATCH_DESCRIPTOR, False)
+        os.close(low)
 
     def enter(self) -> None:
         """Confine this process, a fresh fork of the template, to what a Policy may do."""
         confinement.detach_stdin()
-        if self._abi:
-            self._restrict(self._scratch, confinement.READ | confinement.WRITE)
+        if self._landlock is not None:
+            self._landlock.enter()
         else:
             confinement.own_mount_namespace()
             confinement.mount_tmpfs(self._scratch_parent, self._settings["scratch_bytes"])
             os.mkdir(self._scratch, 0o700)
             confinement.drop_capabilities()
             confinement.install_seccomp_filter(self._filter)
-        confinement.limit_resources(self._cpu)
+        resource.setrlimit(resource.RLIMIT_CPU, self._cpu_seconds)
 
     def enter_for_compiling(self, directory: str) -> str:
         """Confine this process, a fresh fork of the template, to writing byte code.
@@ -118,29 +119,23 @@ class TemplateSandbox:
         Returns:
             The directory of a Program's copy by the name by which it is writable.
         """
-        os.closerange(3, _HIGH_DESCRIPTORS)  # the template's socket is among them
+        os.closerange(3, _SCRATCH_DESCRIPTOR)  # the template's socket is among them
         os.fchdir(self._compile_root)
-        if self._abi:
-            self._restrict(".", confinement.READ | confinement.WRITE)
+        if self._compiling is not None:
+            self._compiling.enter()
         else:
             confinement.drop_capabilities()
             confinement.install_seccomp_filter(self._filter)
-        confinement.limit_resources(self._cpu)
+        resource.setrlimit(resource.RLIMIT_CPU, self._cpu_seconds)
         return os.path.relpath(directory, self._settings["program_root"])
 
-    def _restrict(self, writable: str, access: int) -> None:
-        abi = self._abi
-        ruleset = confinement.new_landlock_ruleset(abi, files=True)
-        for descriptor, is_directory in self._rules:
-            confinement.add_landlock_rule(
-                ruleset, abi, confinement.READ if is_directory else confinement.READ_FILE, descriptor
-            )
-        confinement.add_landlock_rule(ruleset, abi, confinement.NULL_DEVICE, self._null)
-        directory = os.open(writable, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        confinement.add_landlock_rule(ruleset, abi, access, directory)
-        confinement.restrict_by_landlock(ruleset)
-        os.close(directory)
-        os.close(ruleset)
+    def _domain(self, writable: int) -> confinement.Landlock:
+        domain = confinement.Landlock(self._abi, files=True)
+        # What is to be read at all is a matter of what is mounted. Few rules, since each costs some microseconds.
+        domain.allow(confinement.READ, _path_descriptor("/"))
+        domain.allow(confinement.NULL_DEVICE, _path_descriptor(_NULL_DEVICE))
+        domain.allow(confinement.READ | confinement.WRITE, writable)
+        return domain
 
 
 def _path_descriptor(path: str) -> int:

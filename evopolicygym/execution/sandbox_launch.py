@@ -54,7 +54,6 @@ class SandboxLaunch(PolicyLaunch):
             "preload": preload,
             "sandbox": {
                 "landlock": self.landlock,
-                "readable": self.paths,
                 "program_root": str(root),
                 "compile_root": f"{root}-compile",
                 "scratch": self._scratch(root),
