@@ -128,7 +128,12 @@ def _for_all() -> list[Case]:
             steps=(Step(shell=SLEEPING),),
             run={"agent_timeout_seconds": 8.0},
         ),
-        Case("processes left by a tool", "agent_exited", "finished_without_handoff", steps=(Step(shell=DETACHED), Step(text="Bye."))),
+        Case(
+            "processes left by a tool",
+            "agent_exited",
+            "finished_without_handoff",
+            steps=(Step(shell=DETACHED), Step(text="Bye.")),
+        ),
         Case("no answer", "agent_timed_out", "timed_out", fault="silence", run={"agent_timeout_seconds": 6.0}),
         Case("403", "agent_failed", "authentication", fault="403"),
         Case("unknown flag", "agent_failed", "invalid_options", options={"extra_arguments": ["--no-such-flag"]}),
