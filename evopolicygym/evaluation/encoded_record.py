@@ -30,8 +30,8 @@ __all__ = ["EncodedEpisode", "RecordFile", "RecordWriter", "decode_record"]
 
 TERMINATED, TRUNCATED, METRICS = 1, 2, 4
 
-# Observations are held until they are so many bytes, then written out while they are still in the cache.
-_HELD_MAX_BYTES = 64 * 1024
+# Observations are held until they are so many bytes: a file system takes few large writes faster than many small ones.
+_HELD_MAX_BYTES = 512 * 1024
 
 # Pieces of this size on average are written where they are, if they are no more than one system call takes.
 _LARGE_BYTES = 1024

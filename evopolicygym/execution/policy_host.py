@@ -330,13 +330,12 @@ class PolicyEpisode:
             written = size
         if written != size:
             self._write_rest(data + tensor_data, written, began + remaining)
-            self._await_readable(began + remaining)
-        elif not self._poll(remaining * 1000.0):
-            self._await_readable(began + remaining)
         try:
+            # Mostly it is there: the write has woken the Policy process, on this core.
             answer = read(self._back, _READ_BYTES)
-        except BlockingIOError:  # the other descriptor is the one that is readable
-            raise StoppedError from None
+        except BlockingIOError:
+            self._await_readable(began + remaining)
+            answer = self._read(_READ_BYTES)
         if len(answer) == _INT_ANSWER_BYTES and answer.startswith(_INT_ANSWER):
             action: PolicyValue = unpack_int(answer, len(_INT_ANSWER))[0]  # by far the commonest answer
         else:
