@@ -459,7 +459,7 @@ class PolicyEpisode:
                 self._hung_up = True
                 raise _failed("protocol_error", "")  # told once it is known how the process ended
             self._await_readable(deadline)
-            data = os.read(self._back, min(max(wanted - len(buffer), 1) + 1, _LARGE_PIPE_BYTES))
+            data = self._read(min(max(wanted - len(buffer), 1) + 1, _LARGE_PIPE_BYTES))
             buffer += data
 
     def _raise_failure(self, answer: bytes) -> None:
