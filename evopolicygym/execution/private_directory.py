@@ -21,6 +21,9 @@ _SWEPT_MAX = 64
 class PrivateDirectory:
     """A directory that is removed at :meth:`close`, or by the next process if this one is killed.
 
+    Args:
+        place: where it is made; None: in the temporary directory.
+
     Attributes:
         path: the directory; mode 0700.
 
@@ -28,9 +31,10 @@ class PrivateDirectory:
         OSError: it cannot be made.
     """
 
-    def __init__(self) -> None:
-        _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    def __init__(self, place: Path | None = None) -> None:
+        place = place or Path(tempfile.gettempdir())
+        _sweep(place)
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         # Locked before it has its name: whoever sees the lock file sees it locked.
         early = self.path / (_LOCK + ".new")
         self._lock = os.open(early, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -39,8 +43,11 @@ class PrivateDirectory:
 
     def close(self) -> None:
         """Remove it with all that is in it; safe to call again."""
-        if self._lock >= 0:
+        if self._lock < 0:
+            return
+        try:
             remove_tree(self.path)
+        finally:  # what could not be removed is left to the next process
             os.close(self._lock)
             self._lock = -1
 
@@ -51,11 +58,11 @@ class PrivateDirectory:
         self.close()
 
 
-def _sweep() -> None:
+def _sweep(place: Path) -> None:
     """Remove directories of this user whose process is gone."""
     swept = 0
     with contextlib.suppress(OSError):
-        for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        for directory in place.glob(f"{_PREFIX}*"):
             if swept >= _SWEPT_MAX:
                 return
             with contextlib.suppress(OSError):

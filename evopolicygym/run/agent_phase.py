@@ -1,8 +1,6 @@
 """The Agent phase: start the Agent, serve its Session, and see that nothing of it is left."""
 
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,6 +11,7 @@ from typing import Literal, TypeAlias
 from evopolicygym.agents import AgentDiagnosis, AgentExit
 from evopolicygym.errors import AgentRunError, RecordError
 from evopolicygym.execution.agent_sandbox import AgentPlaces, AgentSandbox
+from evopolicygym.execution.private_directory import PrivateDirectory
 from evopolicygym.process import Child, Supervisor, describe_returncode
 from evopolicygym.record import RecordWriter, events
 from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_text, secret_values
@@ -21,7 +20,7 @@ from evopolicygym.run.interruption import BackgroundCall, Interruption, wait_rea
 from evopolicygym.run.launch import AgentLaunch, plan_launch
 from evopolicygym.run.preparation import AgentStart
 from evopolicygym.run.transcript import TranscriptFollower
-from evopolicygym.session import Gateway
+from evopolicygym.session import Gateway, socket_place
 from evopolicygym.session import client as session_client
 
 __all__ = ["AgentClock", "AgentPhase", "PhaseEnd"]
@@ -114,8 +113,12 @@ class AgentPhase:
         """
         self._write("instructions.md", self._start_of.instructions)
         with ExitStack() as stack:
-            gateway = stack.enter_context(Gateway(self._session))
-            state = stack.enter_context(_private_directory())
+            private = PrivateDirectory(socket_place())
+            stack.callback(self._remove, private)
+            state, socket_folder = private.path / "state", private.path / "session"
+            for folder in (state, socket_folder):
+                folder.mkdir(mode=0o700)
+            gateway = stack.enter_context(Gateway(self._session, socket_folder))
             try:
                 launch = self._plan(gateway.socket_path, state)
                 self._write_invocation(launch)
@@ -200,6 +203,12 @@ class AgentPhase:
         trouble = sandbox.release(places)
         if trouble is not None:
             self._notice(trouble)
+
+    def _remove(self, private: PrivateDirectory) -> None:
+        try:
+            private.close()
+        except OSError as error:
+            self._notice(f"{private.path}: what the Agent kept there could not be removed: {error.strerror or error}")
 
     def _start(self, launch: AgentLaunch) -> Child:
         with ExitStack() as stack:
@@ -394,15 +403,6 @@ class AgentClock:
         """Seconds left, >= 0."""
         running = 0.0 if self._started is None else time.monotonic() - self._started
         return max(self._seconds - self._used - running, 0.0)
-
-
-@contextmanager
-def _private_directory() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="evopolicygym-agent-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from evopolicygym.session.gateway import Gateway
+    from evopolicygym.session.gateway import Gateway, socket_place
     from evopolicygym.session.ledger import LedgerLimits, LedgerState, Refusal, SubmissionEntry
     from evopolicygym.session.protocol import ErrorCode
     from evopolicygym.session.session import PeerGone, Session, SessionHost
@@ -20,6 +20,7 @@ __all__ = [
     "Session",
     "SessionHost",
     "SubmissionEntry",
+    "socket_place",
 ]
 
 _HOMES = {
@@ -32,6 +33,7 @@ _HOMES = {
     "Session": "evopolicygym.session.session",
     "SessionHost": "evopolicygym.session.session",
     "SubmissionEntry": "evopolicygym.session.ledger",
+    "socket_place": "evopolicygym.session.gateway",
 }
 
 

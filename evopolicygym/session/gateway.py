@@ -3,16 +3,12 @@
 import contextlib
 import errno
 import os
-import secrets
 import select
 import selectors
-import shutil
 import socket
-import stat
 import tempfile
 import threading
 import time
-import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -27,15 +23,13 @@ from evopolicygym.session.protocol import (
 )
 from evopolicygym.session.session import PeerGone, Session
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "socket_place"]
 
 _SOCKET_NAME: Final = "session"
 # sun_path holds 104 bytes on macOS and 108 on Linux, the closing zero byte included.
 _MAX_SOCKET_PATH_BYTES: Final = 100
-_DIRECTORY_PREFIX: Final = "s-"
-_TEMPORARY_PREFIX: Final = "evopolicygym-s-"  # in a directory that others use, too
-# A folder whose Host was killed is removed by a later one; a young one may still be about to listen.
-_STALE_SECONDS: Final = 3600.0
+# What the names of a private directory, of a folder in it and of the socket add to the path of their place.
+_NAMES_BYTES: Final = 48
 
 _BACKLOG: Final = 128
 # Connections that have not sent a whole request yet; beyond either bound the oldest is dropped.
@@ -63,22 +57,16 @@ class Gateway:
 
     Args:
         session: answers the requests.
-        socket_directory: where the socket's own folder is made; None for the user's runtime directory, or the
-            temporary directory if that is unusable or its path too long for a socket.
+        folder: where the socket is made; nobody else may look into it.
 
     Raises:
         OSError: the socket cannot be made there.
     """
 
-    def __init__(self, session: Session, socket_directory: Path | None = None) -> None:
+    def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
-        self._folder = _make_folder(socket_directory)
-        try:
-            self.socket_path: Path = self._folder / _SOCKET_NAME
-            self._listener = _listen(self.socket_path)
-        except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
+        self.socket_path: Path = folder.absolute() / _SOCKET_NAME
+        self._listener = _listen(self.socket_path)
         self._closing = threading.Event()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._serving: set[threading.Thread] = set()
@@ -88,7 +76,7 @@ class Gateway:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, let requests that are being carried out end, and remove the socket and its folder."""
+        """Stop listening, let requests that are being carried out end, and remove the socket."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -101,7 +89,7 @@ class Gateway:
         for thread in serving:
             thread.join(max(deadline - time.monotonic(), 0.0))
         self._wake_writer.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.socket_path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         return self
@@ -304,7 +292,19 @@ def _has_hung_up(connection: socket.socket) -> bool:
 # ---- the socket's place ----
 
 
+def socket_place() -> Path:
+    """The temporary directory, or /tmp where paths below that one are too long for a socket."""
+    place = Path(tempfile.gettempdir())
+    return place if len(os.fsencode(place)) + _NAMES_BYTES <= _MAX_SOCKET_PATH_BYTES else Path("/tmp")
+
+
 def _listen(path: Path) -> socket.socket:
+    if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
+        raise OSError(
+            errno.ENAMETOOLONG,
+            f"a socket path holds about {_MAX_SOCKET_PATH_BYTES} bytes; choose a shorter folder",
+            str(path),
+        )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.setblocking(False)
@@ -315,75 +315,3 @@ def _listen(path: Path) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def _make_folder(directory: Path | None) -> Path:
-    """A new folder of mode 0700 that is short enough for a socket."""
-    if directory is not None:
-        place = directory.absolute()
-        if not _is_short_enough(place):
-            raise OSError(
-                errno.ENAMETOOLONG,
-                f"a socket path holds about {_MAX_SOCKET_PATH_BYTES} bytes; choose a shorter folder",
-                str(place),
-            )
-        return _new_folder(place)
-    runtime = _runtime_directory()
-    if runtime is not None:
-        _remove_stale_folders(runtime)
-        try:
-            return _new_folder(runtime)
-        except OSError:
-            pass  # full or read-only; the temporary directory may be neither
-    temporary = Path(tempfile.gettempdir())
-    if not _is_short_enough(temporary):
-        temporary = Path("/tmp")
-    return _new_folder(temporary, prefix=_TEMPORARY_PREFIX)
-
-
-def _new_folder(place: Path, prefix: str = _DIRECTORY_PREFIX) -> Path:
-    """mkdtemp makes folders of mode 0700 whatever the umask."""
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-
-
-def _is_short_enough(place: Path) -> bool:
-    longest = place / f"{_TEMPORARY_PREFIX}{secrets.token_hex(4)}" / _SOCKET_NAME
-    return len(os.fsencode(longest)) <= _MAX_SOCKET_PATH_BYTES
-
-
-def _runtime_directory() -> Path | None:
-    """Our folder in the user's runtime directory, if it is ours alone and short enough."""
-    import platformdirs
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer versions warn of a wrong mode and name another folder; so do we
-        place = Path(platformdirs.user_runtime_dir("evopolicygym"))
-    if not _is_short_enough(place):
-        return None
-    try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = place.lstat()
-    except OSError:
-        return None
-    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
-    return place if ours else None
-
-
-def _remove_stale_folders(runtime: Path) -> None:
-    """Remove what killed Hosts have left: folders in which nobody listens."""
-    for folder in runtime.glob(f"{_DIRECTORY_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - folder.lstat().st_mtime > _STALE_SECONDS and not _is_listened_to(folder / _SOCKET_NAME):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_listened_to(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fspath(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        except OSError:
-            return True  # a full backlog, say
-    return True

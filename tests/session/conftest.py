@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -158,8 +159,15 @@ def session(desk: Desk) -> Iterator[Session]:
 
 
 @pytest.fixture
-def gateway(session: Session) -> Iterator[Gateway]:
-    with Gateway(session) as gateway:
+def folder() -> Iterator[Path]:
+    """Where a socket can be made: its path must be short."""
+    with tempfile.TemporaryDirectory(prefix="epg-", dir="/tmp") as short:
+        yield Path(short)
+
+
+@pytest.fixture
+def gateway(session: Session, folder: Path) -> Iterator[Gateway]:
+    with Gateway(session, folder) as gateway:
         yield gateway
 
 

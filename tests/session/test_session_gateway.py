@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evopolicygym.session import Gateway, Session
+from evopolicygym.session import Gateway, Session, socket_place
 
 if TYPE_CHECKING:
     from conftest import Agent, Desk
@@ -171,20 +171,11 @@ def test_a_host_that_goes_away_is_a_connection_error(agent: "Agent", desk: "Desk
     assert "no Host answers" in str(error["message"])
 
 
-def test_the_socket_is_private_and_removed(session: Session) -> None:
-    with Gateway(session) as gateway:
-        path = gateway.socket_path
-        assert len(os.fsencode(path)) <= 100
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert not path.parent.exists()
-
-
-def test_two_gateways_never_share_a_place(session: Session) -> None:
-    with tempfile.TemporaryDirectory(prefix="epg-", dir="/tmp") as short:  # a socket's path must be
-        with Gateway(session, Path(short)) as one, Gateway(session, Path(short)) as two:
-            assert one.socket_path != two.socket_path
-        assert list(Path(short).glob("s-*")) == []
+def test_the_socket_is_private_and_removed(session: Session, folder: Path) -> None:
+    with Gateway(session, folder) as gateway:
+        assert gateway.socket_path.parent == folder
+        assert stat.S_IMODE(gateway.socket_path.stat().st_mode) == 0o600
+    assert list(folder.iterdir()) == []
 
 
 def test_a_folder_with_too_long_a_path_is_refused(session: Session, tmp_path: Path) -> None:
@@ -195,39 +186,13 @@ def test_a_folder_with_too_long_a_path_is_refused(session: Session, tmp_path: Pa
     assert list(deep.iterdir()) == []
 
 
-@pytest.mark.parametrize("runtime", ["deep", "open to others", "missing"])
-def test_an_unusable_runtime_directory_is_passed_over(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: str
+@pytest.mark.parametrize(("length", "taken"), [(20, True), (70, False)])
+def test_a_temporary_directory_is_passed_over_if_its_path_is_too_long_for_a_socket(
+    monkeypatch: pytest.MonkeyPatch, length: int, taken: bool
 ) -> None:
-    place = tmp_path / ("d" * 100 if runtime == "deep" else "r")
-    place.mkdir(mode=0o700)
-    if runtime == "open to others":
-        (place / "evopolicygym").mkdir()
-        (place / "evopolicygym").chmod(0o777)
-    if runtime == "missing":
-        place = Path("/dev/null/none")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
-    with Gateway(session) as gateway, connect(gateway) as connection:
-        assert place not in gateway.socket_path.parents
-        connection.sendall(STATUS)
-        assert raw_answer(connection)["ok"] is True
-
-
-def test_the_runtime_directory_is_used_and_what_killed_hosts_left_there_is_removed(
-    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    runtime = tmp_path_factory.mktemp("r")
-    stale, young = (runtime / "evopolicygym" / name for name in ("s-stale", "s-young"))
-    for folder in (stale, young):
-        folder.mkdir(mode=0o700, parents=True)
-    (runtime / "evopolicygym").chmod(0o700)
-    with socket.socket(socket.AF_UNIX) as dead:
-        dead.bind(str(stale / "session"))
-    os.utime(stale, (0, 0))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    with Gateway(session) as gateway:
-        assert gateway.socket_path.parents[1] == runtime / "evopolicygym"
-    assert [folder.name for folder in (runtime / "evopolicygym").iterdir()] == ["s-young"]
+    temporary = "/" + "t" * length
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
+    assert socket_place() == Path(temporary if taken else "/tmp")
 
 
 # ---- peers that mean no good ----
@@ -323,11 +288,11 @@ def test_a_peer_that_never_reads_its_answer_blocks_nobody(gateway: Gateway, agen
             connection.close()
 
 
-def test_closing_leaves_no_descriptor_and_no_thread_behind(session: Session) -> None:
+def test_closing_leaves_no_descriptor_and_no_thread_behind(session: Session, folder: Path) -> None:
     import threading
 
     before = len(os.listdir("/dev/fd")), threading.active_count()
-    with Gateway(session) as gateway:
+    with Gateway(session, folder) as gateway:
         peers = [connect(gateway) for _ in range(20)]
         peers[0].sendall(STATUS)
         raw_answer(peers[0])
