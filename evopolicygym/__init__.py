@@ -1,5 +1,7 @@
 """EvoPolicyGym: measure how well a coding agent improves an executable Policy on a budget."""
 
+from evopolicygym.first_use import on_first_use
+
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every Policy process
 
 __version__ = "0.3.0"
@@ -20,27 +22,15 @@ __all__ = [
     "evaluate",
 ]
 
-# Resolved on first use (PEP 562): submitted code imports this package in every Policy process.
-_HOMES = {
-    "Benchmark": "evopolicygym.authoring",
-    "EvaluationConfig": "evopolicygym.evaluation",
-    "EvaluationResult": "evopolicygym.results",
-    "Program": "evopolicygym.program",
-    "RunResult": "evopolicygym.results",
-    "evaluate": "evopolicygym.evaluation",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value: object = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# On first use: submitted code imports this package in every Policy process.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "Benchmark": "evopolicygym.authoring",
+        "EvaluationConfig": "evopolicygym.evaluation",
+        "EvaluationResult": "evopolicygym.results",
+        "Program": "evopolicygym.program",
+        "RunResult": "evopolicygym.results",
+        "evaluate": "evopolicygym.evaluation",
+    },
+)

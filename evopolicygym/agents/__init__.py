@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from evopolicygym.first_use import on_first_use
+
 if TYPE_CHECKING:
     from evopolicygym.agents.claude_code import ClaudeCode
     from evopolicygym.agents.codex import Codex
@@ -36,36 +38,24 @@ __all__ = [
     "resolve_executable",
 ]
 
-# Resolved on first use (PEP 562): the tuner's own process lives below this package and needs little of it.
-_HOMES = {
-    "AgentDiagnosis": "events",
-    "AgentEvent": "events",
-    "AgentExit": "events",
-    "AgentInvocation": "invocation",
-    "AgentTask": "invocation",
-    "AgentUsage": "events",
-    "ClaudeCode": "claude_code",
-    "Codex": "codex",
-    "CodingAgent": "invocation",
-    "CommandAgent": "command",
-    "EventReader": "stream",
-    "KimiCode": "kimi_code",
-    "ParameterTuner": "tuner",
-    "command_invocation": "invocation",
-    "resolve_executable": "invocation",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# On first use: the tuner's own process lives below this package and needs little of it.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "AgentDiagnosis": "evopolicygym.agents.events",
+        "AgentEvent": "evopolicygym.agents.events",
+        "AgentExit": "evopolicygym.agents.events",
+        "AgentInvocation": "evopolicygym.agents.invocation",
+        "AgentTask": "evopolicygym.agents.invocation",
+        "AgentUsage": "evopolicygym.agents.events",
+        "ClaudeCode": "evopolicygym.agents.claude_code",
+        "Codex": "evopolicygym.agents.codex",
+        "CodingAgent": "evopolicygym.agents.invocation",
+        "CommandAgent": "evopolicygym.agents.command",
+        "EventReader": "evopolicygym.agents.stream",
+        "KimiCode": "evopolicygym.agents.kimi_code",
+        "ParameterTuner": "evopolicygym.agents.tuner",
+        "command_invocation": "evopolicygym.agents.invocation",
+        "resolve_executable": "evopolicygym.agents.invocation",
+    },
+)

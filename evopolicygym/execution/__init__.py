@@ -1,5 +1,7 @@
 """Where a Policy runs: fresh processes, a private channel, and how much isolation there is."""
 
+from evopolicygym.first_use import on_first_use
+
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
     from evopolicygym.execution.launch import PolicyLaunch
@@ -18,24 +20,16 @@ __all__ = [
     "sandbox_report",
 ]
 
-# Resolved on first use (PEP 562): Policy processes import parts of this package.
-_HOMES = {
-    "AgentLimits": "evopolicygym.execution.limits",
-    "PolicyLaunch": "evopolicygym.execution.launch",
-    "PolicyLimits": "evopolicygym.execution.limits",
-    "ProcessExecution": "evopolicygym.execution.process_execution",
-    "SandboxExecution": "evopolicygym.execution.sandbox_execution",
-    "SandboxReport": "evopolicygym.execution.sandbox_report",
-    "sandbox_report": "evopolicygym.execution.sandbox_report",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+# On first use: Policy processes import parts of this package.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "AgentLimits": "evopolicygym.execution.limits",
+        "PolicyLaunch": "evopolicygym.execution.launch",
+        "PolicyLimits": "evopolicygym.execution.limits",
+        "ProcessExecution": "evopolicygym.execution.process_execution",
+        "SandboxExecution": "evopolicygym.execution.sandbox_execution",
+        "SandboxReport": "evopolicygym.execution.sandbox_report",
+        "sandbox_report": "evopolicygym.execution.sandbox_report",
+    },
+)

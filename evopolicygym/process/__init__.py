@@ -1,5 +1,7 @@
 """The one owner of child processes: started in their own session, ended with everything they started."""
 
+from evopolicygym.first_use import on_first_use
+
 TYPE_CHECKING = False  # type checkers take it as true; importing typing would cost every template process
 if TYPE_CHECKING:
     from evopolicygym.process.descendants import become_subreaper, kill_descendants
@@ -14,16 +16,15 @@ __all__ = [
     "kill_descendants",
 ]
 
-# Resolved on first use (PEP 562): the supervisor and template processes import only the light half.
-_LIGHT = frozenset({"become_subreaper", "kill_descendants"})
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    home = "evopolicygym.process.descendants" if name in _LIGHT else "evopolicygym.process.supervisor"
-    value: object = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+# On first use: the supervisor and template processes import only the light half.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "Child": "evopolicygym.process.supervisor",
+        "Supervisor": "evopolicygym.process.supervisor",
+        "SupervisorLostError": "evopolicygym.process.supervisor",
+        "become_subreaper": "evopolicygym.process.descendants",
+        "describe_returncode": "evopolicygym.process.supervisor",
+        "kill_descendants": "evopolicygym.process.descendants",
+    },
+)

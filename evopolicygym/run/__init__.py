@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from evopolicygym.first_use import on_first_use
+
 if TYPE_CHECKING:
     from evopolicygym.record import RunEvent, RunObserver
     from evopolicygym.results import (
@@ -11,10 +13,10 @@ if TYPE_CHECKING:
         ValidationCandidateResult,
         ValidationResult,
     )
-    from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
     from evopolicygym.run.console import ConsoleProgress
     from evopolicygym.run.lifecycle import run, run_with_spec
     from evopolicygym.run.resumption import resume
+    from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
 
 __all__ = [
     "AssessmentConfig",
@@ -33,35 +35,23 @@ __all__ = [
     "run_with_spec",
 ]
 
-# Resolved on first use (PEP 562): the run spec needs the configuration, not the engine.
-_HOMES = {
-    "AssessmentConfig": "evopolicygym.run.config",
-    "AssessmentResult": "evopolicygym.results",
-    "ConsoleProgress": "evopolicygym.run.console",
-    "RunConfig": "evopolicygym.run.config",
-    "RunEvent": "evopolicygym.record",
-    "RunObserver": "evopolicygym.record",
-    "RunResult": "evopolicygym.results",
-    "SubmissionResult": "evopolicygym.results",
-    "ValidationCandidateResult": "evopolicygym.results",
-    "ValidationConfig": "evopolicygym.run.config",
-    "ValidationResult": "evopolicygym.results",
-    "resume": "evopolicygym.run.resumption",
-    "run": "evopolicygym.run.lifecycle",
-    "run_with_spec": "evopolicygym.run.lifecycle",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value: object = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# On first use: most commands need the console, not the engine.
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "AssessmentConfig": "evopolicygym.run_config",
+        "AssessmentResult": "evopolicygym.results",
+        "ConsoleProgress": "evopolicygym.run.console",
+        "RunConfig": "evopolicygym.run_config",
+        "RunEvent": "evopolicygym.record",
+        "RunObserver": "evopolicygym.record",
+        "RunResult": "evopolicygym.results",
+        "SubmissionResult": "evopolicygym.results",
+        "ValidationCandidateResult": "evopolicygym.results",
+        "ValidationConfig": "evopolicygym.run_config",
+        "ValidationResult": "evopolicygym.results",
+        "resume": "evopolicygym.run.resumption",
+        "run": "evopolicygym.run.lifecycle",
+        "run_with_spec": "evopolicygym.run.lifecycle",
+    },
+)

@@ -28,7 +28,6 @@ from evopolicygym.results import (
     ValidationResult,
 )
 from evopolicygym.run.agent_phase import AgentClock, AgentPhase
-from evopolicygym.run.config import RunConfig
 from evopolicygym.run.desk import SessionDesk
 from evopolicygym.run.idleness import WatchedSession
 from evopolicygym.run.interruption import Interruption, wait_readable
@@ -47,6 +46,7 @@ from evopolicygym.run.private_phases import PrivateEvaluations, RunInterrupted
 from evopolicygym.run.progress import AgentAttempt, RunProgress
 from evopolicygym.run.selection import best_submissions
 from evopolicygym.run.task import continued_task_text
+from evopolicygym.run_config import RunConfig
 from evopolicygym.session import LedgerLimits
 from evopolicygym.skills import AgentSkill
 

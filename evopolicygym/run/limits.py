@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from evopolicygym.errors import RecordError
 from evopolicygym.record.events import FieldValue
-from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
+from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
 
 __all__ = [
     "PARTS",

@@ -14,8 +14,8 @@ from evopolicygym.identities import plan_digest
 from evopolicygym.policy import type_name
 from evopolicygym.program import Program
 from evopolicygym.record.layout import RecordLayout
-from evopolicygym.run.config import RunConfig
 from evopolicygym.run.task import task_text
+from evopolicygym.run_config import RunConfig
 from evopolicygym.skills import AgentSkill, check_skills
 
 __all__ = ["AgentStart", "PreparedRun", "plan_start", "prepare", "prepare_in"]

@@ -23,9 +23,9 @@ from evopolicygym.results import (
     ValidationCandidateResult,
     ValidationResult,
 )
-from evopolicygym.run.config import AssessmentConfig, ValidationConfig
 from evopolicygym.run.interruption import BackgroundCall, Interruption, wait_readable
 from evopolicygym.run.selection import select_candidate
+from evopolicygym.run_config import AssessmentConfig, ValidationConfig
 
 __all__ = ["PrivateEvaluations", "RunInterrupted"]
 

@@ -20,9 +20,9 @@ from evopolicygym.results import (
     ValidationCandidateResult,
     ValidationResult,
 )
-from evopolicygym.run.config import RunConfig
 from evopolicygym.run.progress import Measured, RunProgress
 from evopolicygym.run.selection import select_candidate
+from evopolicygym.run_config import RunConfig
 from evopolicygym.selector import SelectorError, parse_selector
 from evopolicygym.skills import AgentSkill
 

@@ -1,11 +1,9 @@
 """Going on with a Run whose Host is gone, or which ended without being finished."""
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol, cast
 
 from evopolicygym.agents import CodingAgent
 from evopolicygym.authoring import Benchmark
@@ -13,7 +11,6 @@ from evopolicygym.errors import RecordError
 from evopolicygym.evaluation.evaluator import Execution
 from evopolicygym.record import RUN_SCHEMA, RecordLock, RecordWriter, RunObserver, RunRecord, open_run
 from evopolicygym.results import RunResult, SubmissionResult
-from evopolicygym.run.config import RunConfig
 from evopolicygym.run.lifecycle import Standing, ledger_limits, live
 from evopolicygym.run.limits import (
     PARTS,
@@ -39,6 +36,8 @@ from evopolicygym.run.recovery import (
     recorded_result,
 )
 from evopolicygym.run.task import continued_task_text
+from evopolicygym.run_config import RunConfig
+from evopolicygym.spec import RecordedParts, load_spec
 
 __all__ = ["resume"]
 
@@ -145,18 +144,6 @@ class Wish:
             raise ValueError("add_time_seconds and agent_timeout_seconds both change the Agent's time; give one")
 
 
-class RecordedParts(Protocol):
-    """What the run spec in a Record names."""
-
-    config: RunConfig
-    benchmark: Benchmark
-    execution: Execution
-
-    def agent(self) -> CodingAgent:
-        """Made when it is asked for: a Run that is past its hand-off needs none."""
-        ...
-
-
 def _recorded_parts(record: RunRecord, overrides: Sequence[str] = ()) -> RecordedParts | None:
     if not os.path.lexists(record.layout.spec):
         if overrides:
@@ -164,9 +151,7 @@ def _recorded_parts(record: RunRecord, overrides: Sequence[str] = ()) -> Recorde
                 f"{record.path} has no spec.toml, so {overrides[0]} changes nothing; pass the object itself"
             )
         return None
-    # Run specs belong to a floor above this one; it is loaded by name, as what the specs name is.
-    spec = importlib.import_module("evopolicygym.spec")
-    return cast("RecordedParts", spec.load_spec(record.layout.spec, overrides).recorded_parts())
+    return load_spec(record.layout.spec, overrides).recorded_parts()
 
 
 def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[PreparedRun, Standing, Execution]:

@@ -7,8 +7,8 @@ from string import Template
 from evopolicygym.authoring import BenchmarkSpec
 from evopolicygym.policy_json import dumps, to_json
 from evopolicygym.results import format_submission_id
-from evopolicygym.run.config import RunConfig
 from evopolicygym.run.progress import LOST, RunProgress
+from evopolicygym.run_config import RunConfig
 from evopolicygym.session import LedgerLimits
 from evopolicygym.skills import AgentSkill
 

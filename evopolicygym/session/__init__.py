@@ -1,5 +1,7 @@
 """The Agent's channel to the Host: ledger (budget rules), session, gateway (socket) and client."""
 
+from evopolicygym.first_use import on_first_use
+
 # A type checker reads this as true. `typing` itself is not imported: `python -m evopolicygym.session` and the
 # installed command load this module in every call of an Agent.
 TYPE_CHECKING = False
@@ -23,30 +25,18 @@ __all__ = [
     "socket_place",
 ]
 
-_HOMES = {
-    "ErrorCode": "evopolicygym.session.protocol",
-    "Gateway": "evopolicygym.session.gateway",
-    "LedgerLimits": "evopolicygym.session.ledger",
-    "LedgerState": "evopolicygym.session.ledger",
-    "PeerGone": "evopolicygym.session.session",
-    "Refusal": "evopolicygym.session.ledger",
-    "Session": "evopolicygym.session.session",
-    "SessionHost": "evopolicygym.session.session",
-    "SubmissionEntry": "evopolicygym.session.ledger",
-    "socket_place": "evopolicygym.session.gateway",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    value: object = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "ErrorCode": "evopolicygym.session.protocol",
+        "Gateway": "evopolicygym.session.gateway",
+        "LedgerLimits": "evopolicygym.session.ledger",
+        "LedgerState": "evopolicygym.session.ledger",
+        "PeerGone": "evopolicygym.session.session",
+        "Refusal": "evopolicygym.session.ledger",
+        "Session": "evopolicygym.session.session",
+        "SessionHost": "evopolicygym.session.session",
+        "SubmissionEntry": "evopolicygym.session.ledger",
+        "socket_place": "evopolicygym.session.gateway",
+    },
+)

@@ -1,5 +1,5 @@
 """Run specs: from a TOML file to checked values and the objects of one Run."""
 
-from evopolicygym.spec.specification import ResolvedEvaluation, ResolvedRun, Spec, load_spec, spec_schema
+from evopolicygym.spec.specification import RecordedParts, ResolvedEvaluation, ResolvedRun, Spec, load_spec, spec_schema
 
-__all__ = ["ResolvedEvaluation", "ResolvedRun", "Spec", "load_spec", "spec_schema"]
+__all__ = ["RecordedParts", "ResolvedEvaluation", "ResolvedRun", "Spec", "load_spec", "spec_schema"]

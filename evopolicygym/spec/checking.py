@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
+from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
 from evopolicygym.spec.models import (
     AgentTable,
     AssessmentTable,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, Union, cas
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, create_model
 from pydantic.fields import FieldInfo
 
-from evopolicygym.run.config import AssessmentConfig, RunConfig, ValidationConfig
+from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
 
 _SEED_MAX = 2**64 - 1
 _DIGEST = r"^sha256:[0-9a-f]{64}$"

@@ -16,7 +16,7 @@ from evopolicygym.errors import AgentSkillError, ProgramError
 from evopolicygym.evaluation.evaluator import Execution
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.program import Program
-from evopolicygym.run.config import RunConfig
+from evopolicygym.run_config import RunConfig
 from evopolicygym.skills import AgentSkill, check_skills
 from evopolicygym.spec.checking import check_document, run_config
 from evopolicygym.spec.models import NO_VALUE, OpenTable, ProgramTable, RunTable, SpecDocument
