@@ -44,14 +44,14 @@ class ViewKeeper:
 
 
 class RecordRemembered:
-    """Puts the Record into the index of recent ones as soon as it is there."""
+    """Puts the Record into the index of recent ones as soon as a Run goes on in it."""
 
     def __init__(self, record: Path) -> None:
         self._record = record
 
     def on_event(self, event: RunEvent) -> None:
-        """Act on the first event of the Run only."""
-        if event.name == "run_started":
+        """Act on the first event of a Host only."""
+        if event.name in ("run_started", "run_resumed"):
             remember(self._record)
 
 

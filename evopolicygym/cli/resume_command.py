@@ -1,27 +1,14 @@
 """``evopolicygym resume``: go on with a Run from its Record."""
 
-import contextlib
-import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from evopolicygym.cli.consoles import message_console
-from evopolicygym.cli.failures import (
-    EXIT_ENDED_OTHERWISE,
-    EXIT_FINISHED,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    complain,
-    ignore_interrupts,
-)
-from evopolicygym.cli.observers import EventLines, Observers, ViewKeeper
-from evopolicygym.cli.recent import remember
-from evopolicygym.cli.run_command import _close, _mode
+from evopolicygym.cli.run_display import show_run
 from evopolicygym.cli.settings import load_settings
 from evopolicygym.errors import SpecError
-from evopolicygym.record import RunObserver, open_run
-from evopolicygym.run.console import ConsoleProgress, inert_text
+from evopolicygym.record import open_run
 from evopolicygym.spec.models import NO_VALUE
 
 
@@ -44,43 +31,25 @@ def resume_record(
 
     settings = load_settings()
     settings.set_workers()
-    mode = _mode(progress or settings.display.progress)
-    if as_json and mode == "json":
-        complain("--json and --progress json both want standard output; choose one")
-        return EXIT_USAGE
     limits, parts = _split(overrides)
     record = open_run(path)
-    keeper = ViewKeeper()
-    for event in record.events():
-        keeper.on_event(event)
-    if keeper.view.terminal_reason == "finished":
+    if record.terminal_reason == "finished":
         message_console().print("The Run is finished; there is nothing to resume.")
-    try:
-        with _display(mode, record.path) as display:
-            observers: list[RunObserver] = [keeper]
-            if display is not None:
-                observers.append(display)
-            resume(
-                record.path,
-                overrides=limits,
-                part_overrides=parts,
-                add_time_seconds=add_time_seconds,
-                agent_retries=agent_retries,
-                select=select,
-                observer=Observers(observers),
-            )
-    except KeyboardInterrupt:
-        ignore_interrupts()
-        _close(keeper.view, record.path, mode, as_json)
-        complain("interrupted")
-        return EXIT_INTERRUPTED
-    remember(record.path)
-    _close(keeper.view, record.path, mode, as_json)
-    if keeper.view.terminal_reason == "finished":
-        return EXIT_FINISHED
-    detail = keeper.view.agent_message or next(iter(reversed(keeper.view.faults)), "")
-    complain(f"the Run ended: {keeper.view.terminal_reason}" + (f": {inert_text(detail, 500)}" if detail else ""))
-    return EXIT_ENDED_OTHERWISE
+    return show_run(
+        lambda observer: resume(
+            record.path,
+            overrides=limits,
+            part_overrides=parts,
+            add_time_seconds=add_time_seconds,
+            agent_retries=agent_retries,
+            select=select,
+            observer=observer,
+        ),
+        record.path,
+        progress=progress or settings.display.progress,
+        as_json=as_json,
+        happened=lambda: open_run(record.path).events(),
+    )
 
 
 def _split(overrides: Sequence[str]) -> tuple[dict[str, object], list[str]]:
@@ -112,22 +81,3 @@ def _value(text: str) -> object:
     except tomllib.TOMLDecodeError:
         value = text
     return None if value == NO_VALUE else value
-
-
-@contextlib.contextmanager
-def _display(mode: str, record: Path) -> Iterator[RunObserver | None]:
-    if mode == "live":
-        from evopolicygym.cli.live import LiveProgress
-
-        with LiveProgress(record) as live:
-            for event in open_run(record).events():
-                live.on_event(event)
-            yield live
-    elif mode == "json":
-        yield EventLines(sys.stdout)
-    elif mode == "plain":
-        lines = ConsoleProgress(sys.stderr, mode="plain")
-        lines.catch_up(open_run(record).events())
-        yield lines
-    else:
-        yield None

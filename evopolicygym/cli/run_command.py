@@ -1,11 +1,10 @@
 """``evopolicygym run``: from a spec to a Record, with the display that suits the place."""
 
-import contextlib
 import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import tomli_w
@@ -15,28 +14,14 @@ from rich.text import Text
 
 from evopolicygym.agents import AgentInvocation, AgentTask
 from evopolicygym.agents.invocation import RECORDED_TASK
-from evopolicygym.cli.consoles import can_animate, message_console, result_console, show
-from evopolicygym.cli.failures import (
-    EXIT_ENDED_OTHERWISE,
-    EXIT_FINISHED,
-    EXIT_INTERRUPTED,
-    EXIT_USAGE,
-    complain,
-    ignore_interrupts,
-)
+from evopolicygym.cli.consoles import message_console, show
 from evopolicygym.cli.frames import duration_text, path_text
-from evopolicygym.cli.inspect_command import record_parts
-from evopolicygym.cli.observers import EventLines, Observers, RecordAnnounced, RecordRemembered, ViewKeeper
-from evopolicygym.cli.recorded import open_recorded
-from evopolicygym.cli.report import print_json, run_report
-from evopolicygym.cli.run_view import RunView
+from evopolicygym.cli.run_display import show_run
 from evopolicygym.cli.settings import Settings, load_settings
 from evopolicygym.record import RunObserver
-from evopolicygym.run.console import ConsoleProgress, inert_text
+from evopolicygym.run.console import inert_text
 from evopolicygym.run.task import task_text
 from evopolicygym.spec import ResolvedRun, Spec, load_spec
-
-_SUMMARY_ROWS = 15
 
 
 def run_spec(
@@ -50,29 +35,12 @@ def run_spec(
     settings = load_settings()
     settings.set_workers()
     resolved = _load(path, overrides, record_to, settings).resolve()
-    mode = _mode(progress or settings.display.progress)
-    if as_json and mode == "json":
-        complain("--json and --progress json both want standard output; choose one")
-        return EXIT_USAGE
-    keeper = ViewKeeper()
-    try:
-        with _display(mode, resolved.record_to) as display:
-            observers: list[RunObserver] = [keeper, RecordRemembered(resolved.record_to)]
-            if display is not None:
-                observers.append(display)
-            _start(resolved, Observers(observers))
-    except KeyboardInterrupt:
-        ignore_interrupts()
-        _close(keeper.view, resolved.record_to, mode, as_json)
-        complain("interrupted")
-        return EXIT_INTERRUPTED
-    _close(keeper.view, resolved.record_to, mode, as_json)
-    reason = keeper.view.terminal_reason
-    if reason == "finished":
-        return EXIT_FINISHED
-    detail = keeper.view.agent_message or next(iter(reversed(keeper.view.faults)), "")
-    complain(f"the Run ended: {reason}" + (f": {inert_text(detail, 500)}" if detail else ""))
-    return EXIT_ENDED_OTHERWISE
+    return show_run(
+        lambda observer: _start(resolved, observer),
+        resolved.record_to,
+        progress=progress or settings.display.progress,
+        as_json=as_json,
+    )
 
 
 def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> None:
@@ -132,27 +100,6 @@ def _load(path: Path, overrides: Sequence[str], record_to: str | None, settings:
     return load_spec(path, chosen, records=settings.records_directory)
 
 
-def _mode(progress: str) -> str:
-    if progress != "auto":
-        return progress
-    return "live" if can_animate(sys.stderr) else "plain"
-
-
-@contextlib.contextmanager
-def _display(mode: str, record: Path) -> Iterator[RunObserver | None]:
-    if mode == "live":
-        from evopolicygym.cli.live import LiveProgress
-
-        with LiveProgress(record) as live:
-            yield live
-    elif mode == "json":
-        yield EventLines(sys.stdout)
-    elif mode == "plain":
-        yield Observers([RecordAnnounced(inert_text(path_text(record))), ConsoleProgress(sys.stderr, mode="plain")])
-    else:
-        yield None
-
-
 def _start(resolved: ResolvedRun, observer: RunObserver) -> None:
     from evopolicygym.run import run_with_spec
 
@@ -167,17 +114,3 @@ def _start(resolved: ResolvedRun, observer: RunObserver) -> None:
         observer=observer,
         spec_document=resolved.spec_document,
     )
-
-
-def _close(view: RunView, record: Path, mode: str, as_json: bool) -> None:
-    if not view.started_unix_ns:  # it was stopped before there was a Record
-        return
-    if as_json:
-        print_json(run_report(open_recorded(record)))
-        return
-    if mode == "json":
-        return
-    console = result_console()
-    show(console, *record_parts(open_recorded(record), width=console.width, limit=_SUMMARY_ROWS))
-    console.print()
-    console.print(Text(f"evopolicygym inspect {shlex.quote(path_text(record))}", style="bold"), soft_wrap=True)
