@@ -5,10 +5,10 @@ import shutil
 import stat
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
+from full_disk import on_a_small_disk
 
 from evopolicygym.errors import ProgramSourceError, RecordError
 from evopolicygym.program import Program
@@ -128,77 +128,64 @@ def test_closing_twice_is_fine_and_frees_the_reserve(writer: RecordWriter) -> No
     assert not writer.layout.ballast.exists()
 
 
-FULL_DISK = textwrap.dedent(
-    """
-    import os, sys
-    from pathlib import Path
-    from evopolicygym.artifacts import Artifact, Feedback
-    from evopolicygym.errors import RecordError
-    from evopolicygym.program import Program
-    from evopolicygym.record import RecordWriter, open_run
-    from evopolicygym.record.events import EvaluationFailed, Notice, RunCommitted
-    from evopolicygym.results import SubmissionResult
+FULL_DISK = """
+import os, sys
+from pathlib import Path
+from evopolicygym.artifacts import Artifact, Feedback
+from evopolicygym.errors import RecordError
+from evopolicygym.program import Program
+from evopolicygym.record import RecordWriter, open_run
+from evopolicygym.record.events import EvaluationFailed, Notice, RunCommitted
+from evopolicygym.results import SubmissionResult
 
-    disk, source = map(Path, sys.argv[1:])
-    program = Program.from_directory(source)
-    writer = RecordWriter.create(disk / "run")
-    writer.write_initial(program, ())
-    writer.write_manifest({"status": "running"})
-    def submission(number, size):
-        artifact = Artifact("bulk.bin", "application/octet-stream", os.urandom(size))
-        return SubmissionResult(f"submission-{number:06d}", program, (0,), 1, 9, Feedback(1.0, None, (artifact,)))
-    writer.publish(submission(1, 1000), (), policy_diagnostics="none", seconds=1.0)
+disk, source = map(Path, sys.argv[1:])
+program = Program.from_directory(source)
+writer = RecordWriter.create(disk / "run")
+writer.write_initial(program, ())
+writer.write_manifest({"status": "running"})
+def submission(number, size):
+    artifact = Artifact("bulk.bin", "application/octet-stream", os.urandom(size))
+    return SubmissionResult(f"submission-{number:06d}", program, (0,), 1, 9, Feedback(1.0, None, (artifact,)))
+writer.publish(submission(1, 1000), (), policy_diagnostics="none", seconds=1.0)
+try:
+    writer.publish(submission(2, 5_000_000), (), policy_diagnostics="none", seconds=1.0)
+except RecordError as error:
+    print("too large:", error)
+with open(disk / "filler", "wb", buffering=0) as filler:
     try:
-        writer.publish(submission(2, 5_000_000), (), policy_diagnostics="none", seconds=1.0)
-    except RecordError as error:
-        print("too large:", error)
-    with open(disk / "filler", "wb", buffering=0) as filler:
-        try:
-            while True:
-                filler.write(b"x" * 4096)
-        except OSError:
-            pass
-    try:
-        for number in range(1000):  # the journal's last page may still have room
-            writer.journal.append(Notice("x" * 1000))
-    except RecordError as error:
-        print("full:", error)
-    try:
-        writer.publish(submission(3, 10_000), (), policy_diagnostics="none", seconds=1.0)
-    except RecordError as error:
-        print("unpublished:", error)
-    assert writer.layout.ballast.exists()
-    for number in range(20):
-        writer.journal.append(EvaluationFailed("submission-000002", "publication", "x" * 1000))
-    assert not writer.layout.ballast.exists()
-    writer.write_manifest({"status": "finished", "terminal_reason": "evaluation_failed"})
-    writer.journal.append(RunCommitted("evaluation_failed"))
-    writer.close()
-    run = open_run(disk / "run")
-    print([s.submission_id for s in run.submissions], run.check(), run.status, run.last_event.name)
-    print(sorted(path.name for path in run.layout.submissions.iterdir()))
-    """
-)
+        while True:
+            filler.write(b"x" * 4096)
+    except OSError:
+        pass
+try:
+    for number in range(1000):  # the journal's last page may still have room
+        writer.journal.append(Notice("x" * 1000))
+except RecordError as error:
+    print("full:", error)
+try:
+    writer.publish(submission(3, 10_000), (), policy_diagnostics="none", seconds=1.0)
+except RecordError as error:
+    print("unpublished:", error)
+assert writer.layout.ballast.exists()
+for number in range(20):
+    writer.journal.append(EvaluationFailed("submission-000002", "publication", "x" * 1000))
+assert not writer.layout.ballast.exists()
+writer.write_manifest({"status": "finished", "terminal_reason": "evaluation_failed"})
+writer.journal.append(RunCommitted("evaluation_failed"))
+writer.close()
+run = open_run(disk / "run")
+print([s.submission_id for s in run.submissions], run.check(), run.status, run.last_event.name)
+print(sorted(path.name for path in run.layout.submissions.iterdir()))
+"""
 
 
 def test_on_a_full_disk_the_last_lines_and_the_manifest_are_still_written(tmp_path: Path, program: Program) -> None:
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "code.py").write_text(FULL_DISK)
-    shell = 'mount -t tmpfs -o size=4m disk "$1" && exec "$2" "$3" "$1" "$4"'
-    command = ["unshare", "--mount", "--map-root-user", "sh", "-c", shell, "sh"]
-    arguments = [str(tmp_path / "disk"), sys.executable, str(tmp_path / "code.py"), str(tmp_path / "source")]
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run([*command[:3], "true"], capture_output=True, timeout=60, check=False).returncode
-    ):
-        pytest.skip("a file system of one's own cannot be mounted here")
-    ran = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert "too large:" in ran.stdout
-    assert "full:" in ran.stdout
-    assert "No space left on device" in ran.stdout
-    assert "unpublished:" in ran.stdout
-    assert ran.stdout.endswith("['submission-000001'] [] finished run_committed\n['submission-000001']\n")
+    told = on_a_small_disk(tmp_path, FULL_DISK, tmp_path / "source")
+    assert "too large:" in told
+    assert "full:" in told
+    assert "No space left on device" in told
+    assert "unpublished:" in told
+    assert told.endswith("['submission-000001'] [] finished run_committed\n['submission-000001']\n")
 
 
 def test_events_after_the_end_are_refused(writer: RecordWriter) -> None:

@@ -46,14 +46,12 @@ DIES = FIRST_DIES.format(end="sys.exit(3)")
 
 
 def resumed(record: Path, folder: Path, script: str = DIES, **options: object) -> RunResult:
-    agent_options = options.pop("agent_options", {})
-    return resume(
-        record,
-        benchmark=options.pop("benchmark", None) or TargetBenchmark(),  # type: ignore[arg-type]  # as given
-        agent=options.pop("agent", None) or scripted_agent(folder, script, [], **agent_options),  # type: ignore
-        execution=ProcessExecution.unsafe(workers=0),
-        **options,  # type: ignore[arg-type]  # as given
-    )
+    parts = {
+        "benchmark": TargetBenchmark(),
+        "agent": scripted_agent(folder, script, []),
+        "execution": ProcessExecution.unsafe(workers=0),
+    }
+    return resume(record, **(parts | options))  # type: ignore[arg-type]  # as given
 
 
 def test_a_failed_agent_is_followed_by_a_fresh_one_in_the_same_workspace(tmp_path):

@@ -1,11 +1,16 @@
 """A disk that is really full: the Record on it stays whole, and the Run goes on once there is room."""
 
-import shutil
-import subprocess
-from collections.abc import Iterator
+import os
 from pathlib import Path
 
-import pytest
+from full_disk import on_a_small_disk
+
+TESTS = Path(__file__).parent.parent
+
+CODE = '''
+import subprocess, sys
+from pathlib import Path
+
 from run_scenarios import run_scripted, scripted_agent
 from target_benchmark import TargetBenchmark
 
@@ -21,43 +26,42 @@ for number in range(8):
 session("finish", session("status")[1]["result"]["published"][-1]["submission_id"])
 """
 
+disk, folder = map(Path, sys.argv[1:])
+# Each Submission needs 0.8 MB in the Host's tree and as much in the Agent's copy.
+benchmark = TargetBenchmark(bulk_bytes=800_000)
+result, record = run_scripted(folder, SCRIPT, benchmark=benchmark, record_to=disk / "record")
+print(result.terminal_reason, len(result.submissions) > 0, open_run(record).terminal_reason, open_run(record).check())
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if shutil.which("mount") is None:
-        pytest.skip("there is no mount here")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, text=True, timeout=30
-    )
-    if made.returncode:
-        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
+parts = {
+    "benchmark": benchmark,
+    "agent": scripted_agent(folder, SCRIPT, []),
+    "execution": ProcessExecution.unsafe(workers=0),
+}
+with (disk / "rest").open("wb", buffering=0) as rest:
     try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True, timeout=30)
+        while rest.write(bytes(4096)):
+            pass
+    except OSError:
+        pass
+before = (record / "events.jsonl").read_bytes()
+try:
+    resume(record, **parts)
+except RecordError as error:
+    print("No space left on device" in str(error), (record / "events.jsonl").read_bytes() == before)
+
+(disk / "rest").unlink()
+subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True, timeout=30)
+again = resume(record, **parts)
+kept = again.submissions[: len(result.submissions)] == result.submissions
+print(again.terminal_reason, kept, open_run(record).check())
+'''
 
 
-def test_a_run_that_filled_its_disk_goes_on_when_there_is_room(tmp_path, disk):
-    # Each Submission needs 0.8 MB in the Host's tree and as much in the Agent's copy.
-    benchmark = TargetBenchmark(bulk_bytes=800_000)
-    result, record = run_scripted(tmp_path, SCRIPT, benchmark=benchmark, record_to=disk / "record")
-    assert result.terminal_reason == "evaluation_failed"
-    assert result.submissions
-    assert open_run(record).check() == []
-    assert open_run(record).terminal_reason == "evaluation_failed"
-    agent = scripted_agent(tmp_path, SCRIPT, [])
-    execution = ProcessExecution.unsafe(workers=0)
-    subprocess.run(["dd", "if=/dev/zero", f"of={disk / 'rest'}", "bs=4096"], capture_output=True, timeout=30)
-    before = (record / "events.jsonl").read_bytes()
-    with pytest.raises(RecordError, match="No space left on device"):
-        resume(record, benchmark=benchmark, agent=agent, execution=execution)
-    assert (record / "events.jsonl").read_bytes() == before
-    (disk / "rest").unlink()
-    subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True, timeout=30)
-    again = resume(record, benchmark=benchmark, agent=agent, execution=execution)
-    assert again.terminal_reason == "finished"
-    assert again.submissions[: len(result.submissions)] == result.submissions
-    assert open_run(record).check() == []
+def test_a_run_that_filled_its_disk_goes_on_when_there_is_room(tmp_path):
+    path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+    told = on_a_small_disk(tmp_path, CODE, tmp_path, environment={"PYTHONPATH": path})
+    assert told.splitlines() == [
+        "evaluation_failed True evaluation_failed []",
+        "True True",
+        "finished True []",
+    ]
