@@ -50,7 +50,7 @@ except RecordError as error:
     print("No space left on device" in str(error), (record / "events.jsonl").read_bytes() == before)
 
 (disk / "rest").unlink()
-subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True, timeout=30)
+subprocess.run(["mount", "-o", "remount,size=64m", "disk", str(disk)], check=True, timeout=30)
 again = resume(record, **parts)
 kept = again.submissions[: len(result.submissions)] == result.submissions
 print(again.terminal_reason, kept, open_run(record).check())

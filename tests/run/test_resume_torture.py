@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,7 @@ import pytest
 from run_scenarios import journal, manifest, processes_mentioning, wait_for
 from torture_host import EPISODE_BUDGET
 
+from evopolicygym.execution.private_directory import PrivateDirectory
 from evopolicygym.record import EVENT_TYPES, RecordLock, open_run
 
 TESTS = Path(__file__).parent.parent
@@ -47,9 +49,13 @@ class Hosts:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.temporary = Path(tempfile.mkdtemp(prefix="epg-", dir="/tmp"))  # sockets live there: it must be short
         self._idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
         self._started: list[subprocess.Popen[str]] = []
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
+            "TMPDIR": str(self.temporary),
+        }
         for _ in range(HOSTS):
             host = subprocess.Popen(
                 [sys.executable, str(TESTS / "torture_host.py")],
@@ -92,14 +98,16 @@ class Hosts:
             host.stdout.close()
             host.wait(30)
 
-    def begin(self, cases: dict[str, object]) -> None:
-        """Start cases (name to a function of these Hosts) in the background."""
-        for name, case in cases.items():
-            self._asked[name] = self._threads.submit(case, self)  # type: ignore[arg-type]  # a function
+    def begin(self, name: str) -> Future[Path]:
+        """Start a case in the background, if it was not."""
+        with self._lock:
+            if name not in self._asked:
+                self._asked[name] = self._threads.submit(CASES[name], self)
+            return self._asked[name]
 
     def of(self, name: str) -> Path:
         """Wait for one case; raises what went wrong in it."""
-        return self._asked[name].result()
+        return self.begin(name).result()
 
 
 def survived(folder: Path, *, ended: bool = False) -> None:
@@ -254,6 +262,14 @@ def struck_change(how: str, nth: int, action: str):
     return case
 
 
+def nothing_temporary_is_left(temporary: Path) -> None:
+    """What killed Hosts have left there goes with the next that takes a private directory."""
+    PrivateDirectory(temporary).close()
+    left = [path.name for path in temporary.iterdir()]
+    shutil.rmtree(temporary)
+    assert left == []
+
+
 RECORDED_ENDS = ("finished", "agent_failed", "evaluation_failed", "validation_failed", "assessment_failed")
 
 
@@ -291,11 +307,14 @@ CASES = at_events() | at_changes()
 @pytest.fixture(scope="module", autouse=True)
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     started = Hosts(tmp_path_factory.mktemp("torture"))
-    started.begin(CASES)
+    started.begin("base")
+    for name in () if "PYTEST_XDIST_WORKER" in os.environ else CASES:  # workers share the cases, and run side by side
+        started.begin(name)
     try:
         yield started
     finally:
         started.close()
+    nothing_temporary_is_left(started.temporary)
 
 
 @pytest.mark.parametrize("name", CASES)
