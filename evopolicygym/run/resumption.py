@@ -171,6 +171,8 @@ def plan(record: RunRecord, progress: RunProgress, wish: Wish) -> tuple[Prepared
         )
     config, texts = _limits(record, progress, wish, parts)
     _refuse_other_benchmark(record, progress, benchmark)
+    if wish.execution is None:
+        _refuse_other_execution(record, progress, wish, execution, benchmark)
     program, skills = read_initial(record, progress)
     published = read_published(record, progress)
     prepared = prepare_in(record.layout, benchmark, config=config, initial_program=program, skills=skills)
@@ -257,6 +259,32 @@ def _refuse_other_benchmark(record: RunRecord, progress: RunProgress, benchmark:
             )
 
 
+_EXECUTION_CHOICES = ("policy_limits", "agent_limits", "agent_network", "agent_log_in")
+
+
+def _refuse_other_execution(
+    record: RunRecord, progress: RunProgress, wish: Wish, execution: Execution, benchmark: Benchmark
+) -> None:
+    """A Run measures Policies under the same limits from its start to its end, unless somebody has said otherwise."""
+    began_with = record.manifest.get("host")
+    if _is_said("execution.", progress, wish) or not isinstance(began_with, dict) or "execution" not in began_with:
+        return
+
+    def choices(kind: object, facts: object) -> dict[str, object]:
+        found = facts if isinstance(facts, Mapping) else {}
+        return {"use": kind} | {name: found[name] for name in _EXECUTION_CHOICES if name in found}
+
+    kind = began_with.get("execution")
+    now = choices(execution.kind, execution.facts_for(benchmark))
+    then = choices(kind, began_with.get(str(kind)))
+    for name in [name for name in {**then, **now} if then.get(name) != now.get(name)][:1]:
+        raise RecordError(
+            f"{record.layout.spec}: {name} of its execution is {now.get(name)!r}, and the Run began with "
+            f"{then.get(name)!r}, as {record.layout.manifest.name} tells; if it is to go on so, say it, as in "
+            "--set execution.use=…"
+        )
+
+
 def _start(
     record: RunRecord,
     progress: RunProgress,
@@ -296,11 +324,14 @@ def _start(
     return start, agent
 
 
+def _is_said(part: str, progress: RunProgress, wish: Wish) -> bool:
+    return any(text.startswith(part) for text in (*progress.overrides, *wish.part_overrides))
+
+
 def _refuse_other_agent(record: RunRecord, progress: RunProgress, wish: Wish, start: AgentStart) -> None:
     """A Run measures one Agent, unless somebody has said that it goes on with another."""
     began_with = record.manifest.get("agent")
-    said = any(text.startswith("agent.") for text in (*progress.overrides, *wish.part_overrides))
-    if said or not isinstance(began_with, dict):
+    if _is_said("agent.", progress, wish) or not isinstance(began_with, dict):
         return
     identity = start.invocation.identity
     now = identity if isinstance(identity, str) else dict(identity)

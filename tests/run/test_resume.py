@@ -458,6 +458,39 @@ def test_another_agent_is_refused_unless_it_is_said(tmp_path):
     assert json.loads((record / "agent/attempt-2/invocation.json").read_text())["identity"]["name"] == "somebody-else"
 
 
+def test_another_execution_is_refused_unless_it_is_said(tmp_path):
+    write_spec(tmp_path, DIES)
+    command(tmp_path, "run", "spec.toml")
+    manifest_file = tmp_path / "record/run.json"
+    whole = manifest_file.read_text()
+    manifest_file.write_text(whole.replace('"unsafe-process"', '"sandbox"'))
+    done = command(tmp_path, "resume", "record")
+    assert done.returncode == 2
+    assert "use of its execution is 'unsafe-process', and the Run began with 'sandbox'" in done.stderr
+    done = command(tmp_path, "resume", "record", "--set", "execution.use=unsafe-process")
+    assert done.returncode == 0, done.stderr
+    assert manifest(tmp_path / "record")["resumed"][0]["overrides"] == ["execution.use=unsafe-process"]
+
+
+def test_two_that_resume_at_once_do_not_both_go_on(tmp_path):
+    write_spec(tmp_path, DIES)
+    command(tmp_path, "run", "spec.toml")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-m", "evopolicygym", "resume", "record", "--progress", "off"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+    codes = sorted(process.wait(60) for process in both)
+    assert codes in ([0, 2], [0, 0])  # refused, or so late that the Run was finished already
+    assert event_names(tmp_path / "record").count("run_resumed") == 1
+
+
 def test_what_cannot_be_set_is_named(tmp_path):
     _, record = run_scripted(tmp_path, "sys.exit(3)")
     done = command(tmp_path, "resume", str(record), "--set", "benchmark.length=9")
