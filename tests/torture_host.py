@@ -91,7 +91,8 @@ class Strikes:
         self.count += 1
         self._left -= 1
         if self._how in ("ENOSPC", "EIO", "EROFS", "EMFILE"):
-            if self._left == 0:
+            # A file system that has become read-only stays so.
+            if self._left == 0 or (self._left < 0 and self._how == "EROFS"):
                 number = getattr(errno, str(self._how))
                 raise OSError(number, os.strerror(number))
         elif self._left == 0:

@@ -36,14 +36,17 @@ def can_animate(stream: TextIO) -> bool:
 
 
 def show(console: Console, *parts: RenderableType) -> None:
-    """Print parts with an empty line between them; a pipe gets no blanks at the ends of lines."""
+    """Print parts with an empty line between them."""
+    console.file.write(rendered(console, *parts))
+    console.file.flush()
+
+
+def rendered(console: Console, *parts: RenderableType) -> str:
+    """Parts with an empty line between them; for a pipe without blanks at the ends of lines."""
     with console.capture() as capture:
         for index, part in enumerate(parts):
             if index:
                 console.print()
             console.print(part)
     text = capture.get()
-    if not console.is_terminal:
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
-    console.file.write(text)
-    console.file.flush()
+    return text if console.is_terminal else "\n".join(line.rstrip() for line in text.split("\n"))

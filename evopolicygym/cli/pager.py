@@ -11,7 +11,7 @@ from typing import IO
 
 from rich.console import Console, RenderableType
 
-from evopolicygym.cli.consoles import result_console
+from evopolicygym.cli.consoles import rendered, result_console
 
 _PAGER_VARIABLES = ("EVOPOLICYGYM_PAGER", "PAGER")
 # -R keeps colours, -F leaves at once if all fits on a screen, -X keeps the text there afterwards.
@@ -30,14 +30,7 @@ def use_pager(wanted: bool) -> None:
 def show_paged(*parts: RenderableType) -> None:
     """Print parts with an empty line between them, through the pager if they are higher than the terminal."""
     console = result_console()
-    with console.capture() as capture:
-        for index, part in enumerate(parts):
-            if index:
-                console.print()
-            console.print(part)
-    text = capture.get()
-    if not console.is_terminal:
-        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    text = rendered(console, *parts)
     if text.count("\n") < console.height:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -101,9 +101,9 @@ def _load(path: Path, overrides: Sequence[str], record_to: str | None, settings:
 
 
 def _start(resolved: ResolvedRun, observer: RunObserver) -> None:
-    from evopolicygym.run import run_with_spec
+    from evopolicygym.run import run
 
-    run_with_spec(
+    run(
         resolved.initial_program,
         resolved.benchmark,
         agent=resolved.agent,

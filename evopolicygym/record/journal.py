@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evopolicygym.errors import RecordError
-from evopolicygym.record.events import Event, RunEvent, RunObserver
+from evopolicygym.record.events import Event, Notice, RunEvent, RunObserver
 from evopolicygym.record.storage import disk_is_full, write_all
 from evopolicygym.record.strict_json import json_line
 
@@ -87,6 +87,13 @@ class Journal:
                 self._undelivered.append(run_event)
         self._deliver()
         return run_event
+
+    def notice(self, message: str) -> None:
+        """Append something that a reader should know and that ends no Run: where that fails, it is not known."""
+        try:
+            self.append(Notice(message))
+        except RecordError:
+            return  # a journal that fails tells itself at the next decision
 
     def _write(self, line: bytes, event: Event) -> None:
         try:

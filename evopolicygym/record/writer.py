@@ -12,7 +12,7 @@ from evopolicygym.program import Program
 from evopolicygym.record import layout as names
 from evopolicygym.record.agent_copy import AgentCopy
 from evopolicygym.record.diagnostics import diagnostics_summary, policy_log, visible_diagnostics
-from evopolicygym.record.events import Notice, SubmissionPublished
+from evopolicygym.record.events import SubmissionPublished
 from evopolicygym.record.journal import Journal
 from evopolicygym.record.layout import RecordLayout
 from evopolicygym.record.lock import RecordLock
@@ -169,12 +169,12 @@ class RecordWriter:
             try:
                 self._agent_copy.put_again(submission.submission_id)
             except OSError as error:
-                self._notice(f"{submission.submission_id}: {_NO_COPY}: {error.strerror or error}")
+                self._journal.notice(f"{submission.submission_id}: {_NO_COPY}: {error.strerror or error}")
         if published:
             try:
                 self._put_latest(published[-1])
             except OSError as error:
-                self._notice(f"{published[-1].submission_id}: {_NO_COPY}: {error.strerror or error}")
+                self._journal.notice(f"{published[-1].submission_id}: {_NO_COPY}: {error.strerror or error}")
             self._evict(published[-1].submission_id)
 
     @property
@@ -191,6 +191,10 @@ class RecordWriter:
     def journal(self) -> Journal:
         """The journal; thread-safe."""
         return self._journal
+
+    def evicted(self, submission_id: str) -> frozenset[str]:
+        """Names of those artifacts of a published Submission that are gone."""
+        return frozenset(artifact.name for artifact in self._retention.evicted.get(submission_id, ()))
 
     def write_initial(self, program: Program, skills: Sequence[AgentSkill]) -> None:
         """Write what the Agent starts from: ``initial/`` read-only, and the workspace.
@@ -362,7 +366,7 @@ class RecordWriter:
                 self._agent_copy.put(damaged)
         except OSError as error:
             what = "a copy in workspace/feedback could not be written" if feedback_path else _NO_COPY
-            self._notice(f"{identifier}: {what}: {error.strerror or error}")
+            self._journal.notice(f"{identifier}: {what}: {error.strerror or error}")
         return feedback_path
 
     def _put_latest(self, submission: SubmissionResult) -> None:
@@ -383,13 +387,9 @@ class RecordWriter:
                 self._retention.mark_evicted(leaving)
                 self._agent_copy.evict(identifier, [artifact.name for artifact in leaving], availability)
             except OSError as error:
-                self._notice(f"{identifier}: bulk artifacts could not be evicted everywhere: {error.strerror or error}")
-
-    def _notice(self, message: str) -> None:
-        try:
-            self._journal.append(Notice(message))
-        except RecordError:
-            return  # what it tells of was no failure of the Run; a journal that fails tells itself next time
+                self._journal.notice(
+                    f"{identifier}: bulk artifacts could not be evicted everywhere: {error.strerror or error}"
+                )
 
     def write_manifest(self, manifest: Mapping[str, object]) -> None:
         """Replace ``run.json``; on a full disk with the help of the space kept in reserve.

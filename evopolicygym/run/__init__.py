@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         ValidationResult,
     )
     from evopolicygym.run.console import ConsoleProgress
-    from evopolicygym.run.lifecycle import run, run_with_spec
+    from evopolicygym.run.lifecycle import run
     from evopolicygym.run.resumption import resume
     from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
 
@@ -32,7 +32,6 @@ __all__ = [
     "ValidationResult",
     "resume",
     "run",
-    "run_with_spec",
 ]
 
 # On first use: most commands need the console, not the engine.
@@ -52,6 +51,5 @@ __getattr__, __dir__ = on_first_use(
         "ValidationResult": "evopolicygym.results",
         "resume": "evopolicygym.run.resumption",
         "run": "evopolicygym.run.lifecycle",
-        "run_with_spec": "evopolicygym.run.lifecycle",
     },
 )

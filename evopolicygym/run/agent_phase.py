@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from evopolicygym.agents import AgentDiagnosis, AgentExit
-from evopolicygym.errors import AgentRunError, RecordError
+from evopolicygym.errors import AgentRunError
 from evopolicygym.execution.agent_sandbox import AgentPlaces, AgentSandbox
 from evopolicygym.execution.private_directory import PrivateDirectory
 from evopolicygym.process import Child, Supervisor, describe_returncode
@@ -143,7 +143,7 @@ class AgentPhase:
                 closing = self._invocation.closing_events
                 untold = follower.finish(None if closing is None else lambda: closing(state))
             if untold is not None:
-                self._notice(f"the transcript of the Agent is incomplete: {untold}")
+                self._writer.journal.notice(f"the transcript of the Agent is incomplete: {untold}")
             end = self._explain(cause, returncode, seconds, follower)
             end = replace(end, message=redact_text(end.message, secrets), told=follower.session)
             self._redact(secrets)
@@ -202,13 +202,15 @@ class AgentPhase:
     def _release(self, sandbox: AgentSandbox, places: AgentPlaces) -> None:
         trouble = sandbox.release(places)
         if trouble is not None:
-            self._notice(trouble)
+            self._writer.journal.notice(trouble)
 
     def _remove(self, private: PrivateDirectory) -> None:
         try:
             private.close()
         except OSError as error:
-            self._notice(f"{private.path}: what the Agent kept there could not be removed: {error.strerror or error}")
+            self._writer.journal.notice(
+                f"{private.path}: what the Agent kept there could not be removed: {error.strerror or error}"
+            )
 
     def _start(self, launch: AgentLaunch) -> Child:
         with ExitStack() as stack:
@@ -348,17 +350,13 @@ class AgentPhase:
                     if (folder / name).is_file():
                         redact_file(folder / name, secrets)
         except OSError as error:
-            self._notice(f"the Agent's logs may hold secrets; they could not be redacted: {error.strerror or error}")
+            self._writer.journal.notice(
+                f"the Agent's logs may hold secrets; they could not be redacted: {error.strerror or error}"
+            )
         found = files_with_secrets(layout.workspace, secrets)
         if found:
             shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            self._notice(f"the workspace holds a secret that was passed on to the Agent: {shown}")
-
-    def _notice(self, message: str) -> None:
-        try:
-            self._writer.journal.append(events.Notice(message=message))
-        except RecordError:
-            return  # what it tells of ends no Run; a journal that fails tells itself at the next decision
+            self._writer.journal.notice(f"the workspace holds a secret that was passed on to the Agent: {shown}")
 
     def _journalled(self, end: PhaseEnd) -> PhaseEnd:
         self._writer.journal.append(

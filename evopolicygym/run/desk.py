@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from evopolicygym.evaluation import Cancellation, EpisodeCompleted, EvaluationCancelled, Evaluator
 from evopolicygym.program import Program
@@ -38,7 +39,7 @@ class SessionDesk:
         self._publishing = threading.Lock()
         self._sealed = False
         self._seconds_remaining = seconds_remaining
-        self.submissions = list(published)
+        self.submissions = [self._as_kept(submission) for submission in published]
 
     def capture_program(self) -> Program:
         """A snapshot of ``workspace/program``; a ProgramError says why there is none."""
@@ -96,7 +97,7 @@ class SessionDesk:
                 policy_diagnostics=self._prepared.config.policy_diagnostics,
                 seconds=time.monotonic() - started,
             )
-            self.submissions.append(submission)
+            self.submissions = [self._as_kept(one) for one in (*self.submissions, submission)]
         return {
             "submission_id": submission_id,
             "program_digest": program.digest,
@@ -107,6 +108,14 @@ class SessionDesk:
             "feedback": publication.feedback_path,
             "diagnostics": publication.diagnostics_summary,
         }
+
+    def _as_kept(self, submission: SubmissionResult) -> SubmissionResult:
+        """Without the artifacts that the Record no longer holds, so that memory does not hold them for ever either."""
+        feedback, gone = submission.feedback, self._writer.evicted(submission.submission_id)
+        kept = tuple(artifact for artifact in feedback.artifacts if artifact.name not in gone)
+        if len(kept) == len(feedback.artifacts):
+            return submission
+        return replace(submission, feedback=replace(feedback, artifacts=kept))
 
     def seal(self) -> None:
         """From now on nothing is published; waits for a publication that has begun."""

@@ -50,7 +50,7 @@ from evopolicygym.run_config import RunConfig
 from evopolicygym.session import LedgerLimits
 from evopolicygym.skills import AgentSkill
 
-__all__ = ["Standing", "ledger_limits", "live", "run", "run_with_spec"]
+__all__ = ["Standing", "ledger_limits", "live", "run"]
 
 RETRY_SECONDS: Mapping[str, float] = {
     "crashed": 1.0,
@@ -72,6 +72,7 @@ def run(
     config: RunConfig | None = None,
     skills: Sequence[AgentSkill] = (),
     observer: RunObserver | None = None,
+    spec_document: Mapping[str, object] | None = None,
 ) -> RunResult:
     """Let one Agent improve a Policy on a budget, then select and measure what it hands off.
 
@@ -84,6 +85,8 @@ def run(
         config: limits and choices; defaults to ``RunConfig()``.
         skills: instructions that the Agent finds in its workspace.
         observer: is told every event of the journal, on a thread of its own.
+        spec_document: the resolved run spec, kept in the Record as ``spec.toml``, from which ``resume`` takes all of
+            the above; without one it has to be given them again.
 
     Returns:
         The result; the same, and more, stands in the Record.
@@ -97,32 +100,6 @@ def run(
             and :func:`~evopolicygym.run.resume` goes on with it.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
-    return run_with_spec(
-        initial_program,
-        benchmark,
-        agent=agent,
-        execution=execution,
-        record_to=record_to,
-        config=config,
-        skills=skills,
-        observer=observer,
-        spec_document=None,
-    )
-
-
-def run_with_spec(
-    initial_program: Program,
-    benchmark: Benchmark,
-    *,
-    agent: CodingAgent,
-    execution: Execution,
-    record_to: str | os.PathLike[str],
-    config: RunConfig | None = None,
-    skills: Sequence[AgentSkill] = (),
-    observer: RunObserver | None = None,
-    spec_document: Mapping[str, object] | None,
-) -> RunResult:
-    """:func:`run`, with the resolved run spec that the Record keeps as ``spec.toml`` (None: there is none)."""
     prepared, start = prepare(
         initial_program,
         benchmark,
@@ -199,7 +176,7 @@ def live(
             episode_timeout_seconds=prepared.config.episode_timeout_seconds,
             environment_timeout_seconds=prepared.config.environment_timeout_seconds,
             supervisor=supervisor,
-            on_notice=lambda message: life.notice(message),  # called by evaluate() only, when there is a life
+            on_notice=lambda message: writer.journal.notice(message),  # called by evaluate() only: there is a writer
         ) as evaluator,
         open_writer() as writer,
         _observed(writer, observer),
@@ -261,13 +238,6 @@ class _Life:
         reason = self._live_phases()
         return self._commit(manifest, reason)
 
-    def notice(self, message: str) -> None:
-        """Journal something that a reader should know; where that fails, it is not known and the Run goes on."""
-        try:
-            self._journal.append(events.Notice(message=message))
-        except RecordError:
-            return  # a journal that fails tells itself at the next decision
-
     def _begin(self) -> dict[str, object]:
         try:
             return self._open_record()
@@ -320,7 +290,7 @@ class _Life:
             )
         )
         if self._evaluator.facts["execution"] == "unsafe-process":
-            self.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
+            self._journal.notice("unsafe-process is not a sandbox: Policies and the Agent run with your rights")
         return manifest
 
     def _begin_again(self) -> dict[str, object]:
@@ -431,7 +401,7 @@ class _Life:
         if wait is None or agent is None or not self._retries_left or not self._clock.remaining():
             return None
         self._retries_left -= 1
-        self.notice(f"the Agent ended ({attempt.reason}) and is started again in {wait:g} s")
+        self._journal.notice(f"the Agent ended ({attempt.reason}) and is started again in {wait:g} s")
         wait_readable([self._interruption.fileno()], wait)
         if self._interruption.noted:
             raise RunInterrupted
@@ -446,7 +416,7 @@ class _Life:
         try:
             return plan_start(agent, text, self._writer.layout, attempt=number, sandboxed=self._sandbox is not None)
         except AgentRunError as error:
-            self.notice(f"the Agent cannot be started again: {error}")
+            self._journal.notice(f"the Agent cannot be started again: {error}")
             return None
 
     def _settle(self, attempt: AgentAttempt) -> TerminalReason | None:

@@ -41,7 +41,7 @@ _SUBMISSION = re.compile(r"submission-[0-9]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """Everything that :func:`evopolicygym.run.run_with_spec` takes.
+    """Everything that :func:`evopolicygym.run.run` takes.
 
     Args:
         spec_document: the resolved spec for the Record: runnable again from there.

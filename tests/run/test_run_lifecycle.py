@@ -14,7 +14,7 @@ from evopolicygym.agents import CommandAgent
 from evopolicygym.errors import AgentRunError, RecordError
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.identities import assessment_seed, validation_seed
-from evopolicygym.run import AssessmentConfig, ValidationConfig, run
+from evopolicygym.run import AssessmentConfig, ValidationConfig, resume, run
 from evopolicygym.skills import AgentSkill
 
 
@@ -203,6 +203,9 @@ def test_bulk_artifacts_beyond_the_retention_limit_are_evicted_and_the_newest_ke
         assert (home / "submission-000001/availability.json").exists()
         assert (home / "submission-000001/artifacts/returns.json").exists()
         assert (home / "submission-000002/artifacts/bulk.bin").exists()
+    held = [[artifact.name for artifact in submission.feedback.artifacts] for submission in result.submissions]
+    assert held == [["returns.json"], ["returns.json", "bulk.bin"]]
+    assert resume(record) == result
 
 
 def test_an_observer_sees_every_event_and_a_broken_one_is_dropped(tmp_path):
