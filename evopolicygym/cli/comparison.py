@@ -8,7 +8,10 @@ from evopolicygym.cli.recorded import RecordedRun
 # Ends in which the machine, the Benchmark or the Agent's provider failed, or nobody let the Run end: what such a Run
 # came to says nothing of its Agent.
 _INFRASTRUCTURE = {"evaluation_failed", "validation_failed", "assessment_failed", "interrupted", "crashed", "running"}
-_PROVIDER_ENDS = {"usage_limit", "authentication", "overloaded", "network", "not_started", "invalid_options"}
+_PROVIDER_ENDS = {
+    *("usage_limit", "authentication", "overloaded", "network"),
+    *("not_started", "invalid_options", "incompatible", "refused_as_root", "stub"),
+}
 # Limits and choices that must agree for scores to be compared; the seed is meant to differ.
 _CONFIG_KEYS = (
     "split",

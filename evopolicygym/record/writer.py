@@ -81,8 +81,11 @@ class RecordWriter:
         layout = RecordLayout(Path(path).absolute())
         if os.path.lexists(layout.root):
             raise RecordError(f"{layout.root} already exists; a Record is never overwritten, choose another path")
+        missing = [folder for folder in layout.root.parents if not folder.exists()]
         try:
             layout.root.parent.mkdir(parents=True, exist_ok=True)
+            for folder in missing:  # a Record lasts no longer than the names that lead to it
+                sync_directory(folder.parent)
             layout.root.mkdir(mode=0o700)
         except OSError as error:
             raise RecordError(f"{layout.root}: the Record cannot be created: {error.strerror or error}") from error

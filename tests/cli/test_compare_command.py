@@ -88,6 +88,28 @@ def test_a_run_that_the_machine_failed_has_no_score(compare: Compare, compared: 
     assert "broken: evaluation failed; no score of it is counted" in compare(compared)
 
 
+@pytest.mark.parametrize(
+    ("reason", "counted"),
+    [
+        *((reason, False) for reason in ("usage_limit", "authentication", "overloaded", "network")),
+        *((reason, False) for reason in ("not_started", "incompatible", "stub")),
+        *((reason, True) for reason in ("crashed", "stalled", "finished_without_handoff")),
+    ],
+)
+def test_a_score_counts_unless_the_agents_provider_failed(
+    compare: Compare, tmp_path: Path, reason: str, counted: bool
+) -> None:
+    for name in ("one", "other"):
+        record = tmp_path / name
+        write_record(record, tmp_path / f"program-{name}", scores=(9.5,), terminal_reason="agent_failed")
+        extend(record, 7, "none")
+    ended = json.loads((record / "run.json").read_text()) | {"agent_end": {"reason": reason}}
+    (record / "run.json").write_text(json.dumps(ended))
+    report = json.loads(compare(tmp_path / "one", record, as_json=True))
+    assert [run["best_training"] for run in report["runs"]] == [9.5, 9.5 if counted else None]
+    assert [run["infrastructure_failure"] for run in report["runs"]] == [False, not counted]
+
+
 def test_runs_on_the_same_episodes_are_paired(compare: Compare, compared: Path) -> None:
     report = json.loads(compare(compared, against="first", as_json=True))
     assert [(pair["run"], pair["episodes"], pair["change"]["mean"]) for pair in report["pairs"]] == [
