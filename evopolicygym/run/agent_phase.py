@@ -127,8 +127,8 @@ class AgentPhase:
                 child = self._start(launch)
             except (OSError, AgentRunError) as error:
                 self._session.close()
-                why = (isinstance(error, OSError) and error.strerror) or error
-                message = f"{self._invocation.command[0]} could not be started: {why}"
+                program = self._invocation.command[0]
+                message = f"{program} could not be started: {_why(error, program)}"
                 return self._journalled(PhaseEnd("not_started", None, 0.0, "not_started", message))
             stack.callback(self._clock.stop)
             secrets = secret_values(launch.secrets)
@@ -410,6 +410,12 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _why(error: OSError | AgentRunError, program: str) -> str:
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename in (None, program) else f"{error.filename}: {error.strerror}"
 
 
 def _tail(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,6 +98,15 @@ def test_time_of_the_agent_sums_over_its_starts_and_can_be_added(tmp_path):
     assert manifest(record)["config"]["agent_timeout_seconds"] == 62.0
     [resumption] = [event for event in journal(record) if event["event"] == "run_resumed"]
     assert resumption["overrides"] == ["agent_timeout_seconds=62.0"]
+
+
+def test_a_workspace_that_its_agent_removed_is_named(tmp_path):
+    _, record = run_scripted(tmp_path, "import shutil\nshutil.rmtree(os.getcwd(), ignore_errors=True)\nsys.exit(3)")
+    shutil.rmtree(record / "workspace", ignore_errors=True)
+    result = resumed(record, tmp_path)
+    assert result.terminal_reason == "agent_failed"
+    told = str(manifest(record)["agent_end"]["message"])
+    assert told.endswith(f"could not be started: {record}/workspace: No such file or directory")
 
 
 def test_select_hands_off_the_best_without_an_agent(tmp_path):
