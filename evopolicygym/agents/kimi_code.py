@@ -29,6 +29,7 @@ from evopolicygym.agents.provider import (
 from evopolicygym.agents.provider_failures import FailurePattern
 from evopolicygym.agents.provider_login import LogIn, LogInTable, user_home
 from evopolicygym.agents.provider_stream import OpenCalls, as_mapping, as_text, read_object
+from evopolicygym.execution.shared_login import SharedLogIn
 
 __all__ = ["PROVIDER", "PROVIDER_TYPES", "KimiCode", "KimiStream", "configured_login"]
 
@@ -92,6 +93,7 @@ PROVIDER = Provider(
 )
 
 _CONFIG = "config.toml"
+_TOKENS = "credentials"
 _KEY = "KIMI_API_KEY"
 _OWN_PROVIDER = "evopolicygym"
 _CONTEXT_SIZE = 262_144
@@ -178,6 +180,7 @@ class KimiCode:
             new_parser=partial(_new_stream, files, login),
             write_state=partial(self._write_state, configured, login),
             closing_events=files.closing_events,
+            log_in=self._shared_log_in(configured, login),
             facts={} if fits else {"Task": "over the limit of one argument: it travels in an agent file"},
         )
         return provider_invocation(
@@ -195,8 +198,6 @@ class KimiCode:
         return named
 
     def _write_state(self, configured: "_ConfiguredModel | None", login: LogIn, state: Path) -> dict[str, str]:
-        import tomli_w
-
         values: dict[str, str] = {}
         if configured is not None and self.options.base_url is None:
             # An inline key travels by the environment like any other, so that it is taken out of the logs.
@@ -207,17 +208,35 @@ class KimiCode:
         else:
             name, provider, model = _OWN_PROVIDER, self._own_provider(login), self._own_model()
         provider["api_key_env"] = login.source if login.kind == "key" and not self.options.api_key_variable else _KEY
+        path = state / _CONFIG
+        path.touch(mode=0o600)
+        path.write_text(self._configuration(name, provider, model), encoding="utf-8")
+        return values
+
+    def _configuration(self, provider_name: str, provider: dict[str, object], model: dict[str, object]) -> str:
+        import tomli_w
+
         document: dict[str, object] = {
             "default_model": self.model,
-            "providers": {name: provider},
-            "models": {self.model: model | {"provider": name}},
+            "providers": {provider_name: provider},
+            "models": {self.model: model | {"provider": provider_name}},
         }
         if self.max_turns is not None:
             document["loop_control"] = {"max_steps_per_turn": self.max_turns}
-        path = state / _CONFIG
-        path.touch(mode=0o600)
-        path.write_text(tomli_w.dumps(document), encoding="utf-8")
-        return values
+        return tomli_w.dumps(document)
+
+    def _shared_log_in(self, configured: "_ConfiguredModel | None", login: LogIn) -> SharedLogIn | None:
+        """The tokens of the model's provider, and of the user's configuration that model and that provider."""
+        if configured is None or login.kind != "file":
+            return None
+        provider = {name: value for name, value in configured.provider.items() if name != "api_key"}
+        slot = as_text(as_mapping(configured.provider["oauth"]).get("key")).rpartition("/")[2]
+        return SharedLogIn(
+            variable=PROVIDER.login.home_variable,
+            directory=login.home,
+            files=(f"{_TOKENS}/{slot}.json",),
+            written={_CONFIG: self._configuration(configured.provider_name, provider, configured.model)},
+        )
 
     def _own_provider(self, login: LogIn) -> dict[str, object]:
         address = self.options.base_url

@@ -1,12 +1,17 @@
 """Tokens of a Kimi Code session: its stream tells none, a file below its state directory does."""
 
-from collections.abc import Iterable
+import os
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evopolicygym.agents.events import AgentEvent
 from evopolicygym.agents.provider_stream import as_count, as_mapping, read_object
 
-__all__ = ["SessionFiles", "session_usage"]
+__all__ = ["FILE_MAX_BYTES", "SessionFiles", "session_usage"]
+
+FILE_MAX_BYTES = 1024 * 1024 * 1024
+_LINE_MAX_BYTES = 16 * 1024 * 1024
 
 
 class SessionFiles:
@@ -53,14 +58,28 @@ def session_usage(session: Path) -> AgentEvent:
     """
     read = cached = written = 0
     for path in sorted(session.glob("agents/*/wire.jsonl")):
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                record = read_object(line) if '"usage.record"' in line else {}
-                # Counted once, in the file of the agent that spent them.
-                if record.get("type") != "usage.record" or record.get("agentId", path.parent.name) != path.parent.name:
-                    continue
-                used = as_mapping(record.get("usage"))
-                cached += as_count(used.get("inputCacheRead"))
-                read += sum(as_count(used.get(n)) for n in ("inputOther", "inputCacheRead", "inputCacheCreation"))
-                written += as_count(used.get("output"))
+        for line in _lines(path):
+            record = read_object(line.decode("utf-8", "replace")) if b'"usage.record"' in line else {}
+            # Counted once, in the file of the agent that spent them.
+            if record.get("type") != "usage.record" or record.get("agentId", path.parent.name) != path.parent.name:
+                continue
+            used = as_mapping(record.get("usage"))
+            cached += as_count(used.get("inputCacheRead"))
+            read += sum(as_count(used.get(n)) for n in ("inputOther", "inputCacheRead", "inputCacheCreation"))
+            written += as_count(used.get("output"))
     return AgentEvent(kind="usage", input_tokens=read, cached_tokens=cached, output_tokens=written)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file that the Agent may have put there: it is not waited for, and read so far and no further."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path.name} is no file")
+        with open(descriptor, "rb", closefd=False) as file:
+            left = FILE_MAX_BYTES
+            while left > 0 and (line := file.readline(min(_LINE_MAX_BYTES, left))):
+                left -= len(line)
+                yield line
+    finally:
+        os.close(descriptor)

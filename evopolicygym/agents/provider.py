@@ -23,7 +23,7 @@ from evopolicygym.agents.invocation import (
 from evopolicygym.agents.provider_failures import FailurePattern, diagnose_exit
 from evopolicygym.agents.provider_login import LogIn, LogInTable, find_login
 from evopolicygym.errors import AgentRunError
-from evopolicygym.execution.shared_login import SharedLogIn
+from evopolicygym.execution.shared_login import SharedLogIn, enclosed_log_in
 
 __all__ = [
     "Plan",
@@ -112,6 +112,8 @@ class Plan:
         new_parser: A parser of its stream.
         write_state: Writes configuration into the private state directory; returns values that may be secret.
         closing_events: Given the state directory, what the stream did not tell.
+        log_in: What of the user's state directory a sandbox of ours hands out, if the log-in lies there; None: the
+            files of the table.
         refusal: Why it will not start outside a sandbox of ours.
         sandbox_environment: What is set inside one.
         facts: Further facts for people.
@@ -128,6 +130,7 @@ class Plan:
     new_parser: Callable[[], LineParser]
     write_state: Callable[[Path], Mapping[str, str]] | None = None
     closing_events: Callable[[Path], Iterable[AgentEvent]] | None = None
+    log_in: SharedLogIn | None = None
     refusal: str | None = None
     sandbox_environment: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -273,10 +276,12 @@ def provider_invocation(
         facts=_facts(provider, plan, options, login),
         refusal=plan.refusal,
         sandbox_environment=plan.sandbox_environment,
-        log_in=None
-        if login.private
-        else SharedLogIn(variable=provider.login.home_variable, directory=login.home, files=provider.login.files),
+        log_in=None if login.private else plan.log_in or _shared_log_in(provider.login, login),
     )
+
+
+def _shared_log_in(table: LogInTable, login: LogIn) -> SharedLogIn:
+    return SharedLogIn(variable=table.home_variable, directory=login.home, files=table.files)
 
 
 def _inherited(provider: Provider, options: ProviderOptions, login: LogIn) -> list[str]:
@@ -313,7 +318,10 @@ def _prepare_state(
 
 def _closing_events(plan: Plan, login: LogIn, directory: Path) -> Iterable[AgentEvent]:
     assert plan.closing_events is not None
-    return plan.closing_events(directory / _STATE if login.private else login.home)
+    if login.private:
+        return plan.closing_events(directory / _STATE)
+    enclosed = enclosed_log_in(directory)
+    return plan.closing_events(enclosed if enclosed.is_dir() else login.home)
 
 
 def _facts(provider: Provider, plan: Plan, options: ProviderOptions, login: LogIn) -> dict[str, str]:
@@ -323,7 +331,7 @@ def _facts(provider: Provider, plan: Plan, options: ProviderOptions, login: LogI
     else:
         facts["State"] = (
             f"{login.home}, used in place, since refresh tokens are good for one use;"
-            " parallel Runs on one log-in may log each other out"
+            " parallel Runs on one log-in may log each other out. A sandbox hands out the log-in alone"
         )
     if options.base_url is not None:
         facts["Model API"] = options.base_url

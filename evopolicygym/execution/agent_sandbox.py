@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import marshal
 import os
-import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,9 @@ from typing import Literal
 from evopolicygym.execution.bubblewrap import isolation_arguments
 from evopolicygym.execution.cgroups import ControlGroups
 from evopolicygym.execution.limits import AgentLimits
+from evopolicygym.execution.log_in_files import LogInMode, copy_back, hand_out
 from evopolicygym.execution.sandbox_launch import bounded_command
-from evopolicygym.execution.shared_login import SharedLogIn
+from evopolicygym.execution.shared_login import SharedLogIn, enclosed_log_in
 from evopolicygym.execution.visible_paths import (
     agent_paths,
     command_paths,
@@ -31,7 +30,6 @@ __all__ = ["AgentPlaces", "AgentSandbox", "SandboxedAgent"]
 
 _SESSION_COMMAND = "evopolicygym-session"
 _SHARED_MEMORY_BYTES = str(1024 * 1024 * 1024)
-_LOG_IN_MAX_BYTES = 1024 * 1024
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _INTERPRETER_MAX_BYTES = 120  # of a script's first line, on every kernel
 
@@ -75,7 +73,7 @@ class AgentSandbox:
 
     Args:
         bubblewrap: absolute path of the program.
-        landlock: the version of Landlock that the kernel speaks.
+        landlock: the version of Landlock to use; 0: none.
         limits: what the Agent may take.
         network: ``"shared"`` with the Host, or ``"none"``.
         log_in: ``"read-only"``: a log-in from a file is shown, and cannot be changed; ``"copy-back"``: the Agent gets
@@ -89,7 +87,7 @@ class AgentSandbox:
     landlock: int
     limits: AgentLimits
     network: Literal["shared", "none"]
-    log_in: Literal["read-only", "copy-back"]
+    log_in: LogInMode
     hidden: tuple[str, ...]
     visible: tuple[str, ...]
     control_groups: ControlGroups | None
@@ -106,25 +104,25 @@ class AgentSandbox:
             OSError: the private directory cannot be filled.
         """
         own = places.state / "sandbox"
-        folders = {name: own / name for name in ("bin", "home", "log-in", "tmp")}
+        folders = {name: own / name for name in ("bin", "home", "tmp")}
         for folder in (own, *folders.values()):
             folder.mkdir(mode=0o700, exist_ok=True)
         _write_session_command(folders["bin"], places.session_client)
-        log_in = self._log_in_arguments(places.log_in, folders["log-in"])
+        log_in = [] if places.log_in is None else hand_out(places.log_in, places.state, self.log_in)
         inside = dict(environment)
         inside["PATH"] = os.pathsep.join([str(folders["bin"]), environment.get("PATH", os.defpath)])
         inside["TMPDIR"] = "/tmp"
         if not is_within(environment.get("HOME", ""), str(places.state)):
             inside["HOME"] = str(folders["home"])
         if places.log_in is not None:
-            inside[places.log_in.variable] = str(folders["log-in"])
+            inside[places.log_in.variable] = str(enclosed_log_in(places.state))
         # An installation of the user's own lies below the HOME that is not there.
         inside.pop("PYTHONUSERBASE", None)
         shown = (*agent_paths(), *command_paths(argv, environment.get("PATH", "")), *self.visible)
         shown = tuple(path for path in shown if not _reveals(path, places.record))
         command = [
             *(self.bubblewrap, *isolation_arguments(network=self.network == "shared", user=0, group=0)),
-            *mount_arguments(shown, masked=[home_directory(), str(places.record), os.path.realpath(places.record)]),
+            *mount_arguments(shown, masked=[home_directory(), *_records(places.record)]),
             *hiding_arguments(self.hidden, shown),
             *("--proc", "/proc", *_device_arguments()),
             *("--bind", str(folders["tmp"]), "/tmp", "--bind", str(folders["tmp"]), "/var/tmp"),
@@ -136,7 +134,13 @@ class AgentSandbox:
             *_writable(places.workspace),
             *(word for path in (*places.read_only, *places.files) for word in ("--ro-bind", str(path), str(path))),
             *("--remount-ro", "/", "--chdir", str(places.workspace), "--"),
-            *(sys.executable, "-I", "-S", str(Path(__file__).with_name("agent_entry.py")), self._entry_settings()),
+            *(
+                sys.executable,
+                "-I",
+                "-S",
+                str(Path(__file__).with_name("agent_entry.py")),
+                self._entry_settings(places),
+            ),
             *argv,
         ]
         bounded = bounded_command(
@@ -155,34 +159,33 @@ class AgentSandbox:
             self.control_groups.remove(places.state.name)
         if places.log_in is None or self.log_in != "copy-back":
             return None
-        for name in places.log_in.files:
-            try:
-                _copy_back(places.state / "sandbox" / "log-in" / name, places.log_in.directory / name)
-            except (OSError, ValueError) as error:
-                return f"the Agent's log-in was not copied back to {places.log_in.directory / name}: {error}"
-        return None
+        return copy_back(places.log_in, places.state)
 
-    def _log_in_arguments(self, log_in: SharedLogIn | None, folder: Path) -> list[str]:
-        arguments: list[str] = []
-        for name in log_in.files if log_in is not None else ():
-            assert log_in is not None
-            source = log_in.directory / name
-            if not source.is_file():
-                continue
-            if self.log_in == "copy-back":
-                shutil.copyfile(source, folder / name)
-                (folder / name).chmod(0o600)
-            else:
-                arguments += ["--ro-bind", str(source), str(folder / name)]
-        return arguments
+    @staticmethod
+    def returncode(code: int) -> int:
+        """How the Agent itself ended, negative for a signal, from the exit code of what encloses it.
 
-    def _entry_settings(self) -> str:
-        limits = {"RLIMIT_CORE": 0}
+        That tells a signal as shells do, by 128 and its number.
+        """
+        return 128 - code if code - 128 in set(signal.Signals) else code
+
+    def _entry_settings(self, places: AgentPlaces) -> str:
+        limits = {
+            "RLIMIT_CORE": 0,
+            "RLIMIT_FSIZE": self.limits.file_bytes,
+            "RLIMIT_NOFILE": self.limits.open_files,
+        }
         if os.getuid() != 0:
             limits["RLIMIT_NPROC"] = self.limits.processes
-        return marshal.dumps(
-            {"landlock": self.landlock, "limits": limits, "user": os.getuid(), "group": os.getgid(), "devices": DEVICES}
-        ).hex()
+        settings = {
+            "landlock": self.landlock,
+            "limits": limits,
+            "user": os.getuid(),
+            "group": os.getgid(),
+            "devices": DEVICES,
+            "files": [str(path) for path in places.files],
+        }
+        return marshal.dumps(settings).hex()
 
 
 def _device_arguments() -> list[str]:
@@ -199,6 +202,12 @@ def _device_arguments() -> list[str]:
 
 def _writable(path: Path) -> list[str]:
     return ["--bind", str(path), str(path)]
+
+
+def _records(record: Path) -> list[str]:
+    """The Record, and those beside it, which may lie in something that is shown."""
+    others = [path.parent for path in record.parent.glob("*/events.jsonl")]
+    return [text for path in {record, *others} for text in {str(path), os.path.realpath(path)}]
 
 
 def _reveals(path: str, record: Path) -> bool:
@@ -218,26 +227,3 @@ def _first_line(interpreter: str) -> str:
         return f"#!{interpreter} -I"
     # The kernel splits at the blank, or cuts the line. The second one is a command to the shell, a string to Python.
     return f"#!/bin/sh\n''''exec \"{interpreter}\" -I \"$0\" \"$@\" # '''"
-
-
-def _copy_back(copy: Path, original: Path) -> None:
-    """Replace the user's file by the Agent's copy if that was renewed; the Agent may have put anything there."""
-    try:
-        descriptor = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    with open(descriptor, "rb") as file:
-        content = file.read(_LOG_IN_MAX_BYTES + 1)
-    if content == original.read_bytes():
-        return
-    if len(content) > _LOG_IN_MAX_BYTES or not isinstance(json.loads(content), dict):
-        raise ValueError("what the Agent left is no log-in")
-    staged = original.with_name(f".{original.name}.{os.getpid()}")
-    try:
-        with open(os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            os.fsync(file.fileno())
-        staged.replace(original)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            staged.unlink()

@@ -14,11 +14,22 @@ from pathlib import Path
 from evopolicygym.errors import ExecutionUnavailableError
 from evopolicygym.execution.visible_paths import mount_arguments, policy_paths, system_links
 
-__all__ = ["INSTALL_COMMANDS", "POLICY_USER", "SandboxMachine", "examine_machine", "isolation_arguments"]
+__all__ = ["INSTALL_COMMANDS", "NAMESPACES", "POLICY_USER", "SandboxMachine", "examine_machine", "isolation_arguments"]
 
 INSTALL_COMMANDS = (
     "apt-get install bubblewrap (Debian, Ubuntu), dnf install bubblewrap (Fedora), pacman -S bubblewrap (Arch)"
 )
+
+NAMESPACES = (
+    "user",
+    "pid",
+    "mount",
+    "ipc",
+    "uts",
+    *(["cgroup"] if Path("/proc/self/ns/cgroup").exists() else []),
+    "net",
+)
+"""What every sandbox has of its own; where a network is shared, all but the last."""
 
 POLICY_USER = 1000
 """Who a Policy is inside, whoever the Host is."""

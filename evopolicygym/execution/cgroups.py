@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ControlGroups", "find_control_groups"]
+__all__ = ["ControlGroups", "find_control_groups", "joining_script"]
 
 _PREFIX = "evopolicygym-"
 
@@ -70,40 +72,52 @@ class ControlGroups:
         return (self.memory,) if self.version == 2 else (self.memory, self.processes)
 
 
+def joining_script(directories: Sequence[Path]) -> str:
+    """Commands with which a shell joins a group, or ends with 70."""
+    groups = " ".join(f"'{directory}'" for directory in directories)
+    return f'for group in {groups}; do echo $$ > "$group/cgroup.procs" || exit 70; done; '
+
+
 @cache
-def find_control_groups() -> ControlGroups | None:
-    """Where this process may make groups that limit memory and processes; None if nowhere."""
+def find_control_groups(membership: str = "/proc/self/cgroup", root: str = "/sys/fs/cgroup") -> ControlGroups | None:
+    """Where this process may make groups that limit memory and processes; None if nowhere.
+
+    Args:
+        membership: the file that tells which groups this process is in.
+        root: where control groups are mounted.
+    """
     try:
-        memberships = Path("/proc/self/cgroup").read_text().splitlines()
+        memberships = Path(membership).read_text().splitlines()
     except OSError:
         return None
     own = {}
     for line in memberships:
         _, controllers, path = line.split(":", 2)
-        own.update(dict.fromkeys(controllers.split(","), path))
-    unified = Path("/sys/fs/cgroup")
+        own.update(dict.fromkeys(controllers.split(","), path.lstrip("/")))
+    unified = Path(root)
     if "" in own and (unified / "cgroup.controllers").exists():
         # A group that has processes may have no limited groups in it (but the root may): beside it, else in it.
-        here = unified / own[""].lstrip("/")
-        for place in (here.parent, here) if here != unified else (here,):
-            groups = ControlGroups(2, str(place), str(place))
-            if _works(groups):
-                return groups
-        return None
+        here = unified / own[""]
+        places = (here.parent, here) if here != unified else (here,)
+        return _first_that_works([ControlGroups(2, str(place), str(place)) for place in places])
     if "memory" not in own or "pids" not in own:
         return None
-    for memory in (unified / "memory" / own["memory"].lstrip("/"), unified / "memory"):
-        for processes in (unified / "pids" / own["pids"].lstrip("/"), unified / "pids"):
-            groups = ControlGroups(1, str(memory), str(processes))
-            if _works(groups):
-                return groups
-    return None
+    memories, processes = ((unified / name / own[name], unified / name) for name in ("memory", "pids"))
+    return _first_that_works([ControlGroups(1, str(memory), str(count)) for memory in memories for count in processes])
+
+
+def _first_that_works(candidates: Iterable[ControlGroups]) -> ControlGroups | None:
+    return next((groups for groups in candidates if _works(groups)), None)
 
 
 def _works(groups: ControlGroups) -> bool:
+    """Whether a group can be made and a process can join it, which the rights on its files alone do not tell."""
     try:
         directories = groups.make("probe", memory_bytes=1 << 30, processes=100)
-        return all(os.access(directory / "cgroup.procs", os.W_OK) for directory in directories)
+        joined = subprocess.run(
+            ["/bin/sh", "-c", joining_script(directories)], stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+        return joined.returncode == 0
     except OSError:
         return False
     finally:

@@ -47,6 +47,8 @@ class AgentLimits:
     Args:
         memory_bytes: memory.
         processes: processes and threads at once.
+        file_bytes: size of one file.
+        open_files: open descriptors of each process.
 
     Raises:
         TypeError: a limit is no int.
@@ -55,9 +57,11 @@ class AgentLimits:
 
     memory_bytes: int = 16 * _GIB
     processes: int = 4096
+    file_bytes: int = 16 * _GIB
+    open_files: int = 65_536
 
     def __post_init__(self) -> None:
-        _check(self, memory_bytes=128 * _MIB, processes=8)
+        _check(self, memory_bytes=128 * _MIB, processes=8, file_bytes=64 * _MIB, open_files=64)
 
 
 _Limits = TypeVar("_Limits", PolicyLimits, AgentLimits)

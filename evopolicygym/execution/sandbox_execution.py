@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from evopolicygym.execution.agent_sandbox import AgentSandbox
-from evopolicygym.execution.bubblewrap import SandboxMachine, examine_machine
+from evopolicygym.execution.bubblewrap import NAMESPACES, SandboxMachine, examine_machine
 from evopolicygym.execution.cgroups import find_control_groups
 from evopolicygym.execution.confinement import LANDLOCK_SCOPES_ABI
 from evopolicygym.execution.limits import AgentLimits, PolicyLimits, limits_from
 from evopolicygym.execution.process_execution import check_workers, default_workers
-from evopolicygym.execution.sandbox_launch import SandboxLaunch
+from evopolicygym.execution.sandbox_launch import SandboxLaunch, limits_held_by
 from evopolicygym.execution.visible_paths import benchmark_modules, policy_paths
 
 __all__ = ["SandboxExecution"]
@@ -37,7 +37,8 @@ class SandboxExecution:
         visible: further paths that the Agent may read, such as a tool outside the system's directories.
         log_in: of an Agent that is logged in by a file: ``"read-only"``: it can use the file and not change it;
             ``"copy-back"``: it gets a copy, and what it renews is copied back at its end.
-        landlock: False: each Episode gets a mount namespace instead, as on kernels without Landlock (slower).
+        landlock: False: as on kernels without Landlock: each Episode gets a mount namespace instead (slower), and an
+            Agent with a shared network reaches abstract sockets of the Host.
 
     Raises:
         TypeError: an argument of the wrong type.
@@ -89,7 +90,7 @@ class SandboxExecution:
             groups.sweep()
         return SandboxLaunch(
             bubblewrap=machine.bubblewrap,
-            landlock=self._policy_landlock(machine),
+            landlock=self._landlock_abi(machine),
             limits=self._policy,
             paths=policy_paths(),
             hidden=self._hidden(benchmark),
@@ -105,7 +106,7 @@ class SandboxExecution:
         machine = examine_machine()
         return AgentSandbox(
             bubblewrap=machine.bubblewrap,
-            landlock=machine.landlock,
+            landlock=self._landlock_abi(machine),
             limits=self._agent,
             network=self._network,
             log_in=self._log_in,
@@ -119,29 +120,27 @@ class SandboxExecution:
         machine = examine_machine()
         groups = find_control_groups()
         shared = self._network == "shared"
-        landlock = self._policy_landlock(machine)
+        landlock = self._landlock_abi(machine)
         return {
             "bubblewrap": machine.version,
-            "namespaces": ["user", "pid", "mount", "ipc", "uts", "cgroup", "net"],
-            "landlock_abi": machine.landlock,
+            "namespaces": list(NAMESPACES),
+            "landlock_abi": landlock,
             "seccomp": True,
             "capabilities": [],
             "new_privileges": False,
             "episode_isolation": "landlock" if landlock else "namespaces",
-            "limits_held_by": "watching the process tree" if groups is None else f"cgroup v{groups.version}",
+            "limits_held_by": limits_held_by(groups),
             "policy_limits": asdict(self._policy),
             "agent_limits": asdict(self._agent),
             "policy_network": "none",
             "agent_network": self._network,
-            "agent_abstract_sockets": "unreachable"
-            if not shared or machine.landlock >= LANDLOCK_SCOPES_ABI
-            else "reachable",
+            "agent_abstract_sockets": "unreachable" if not shared or landlock >= LANDLOCK_SCOPES_ABI else "reachable",
             "agent_log_in": self._log_in,
             "hidden_modules": list(self._hidden(benchmark)),
             "hiding": "advisory: the Agent has a network" if shared else "enforced",
         }
 
-    def _policy_landlock(self, machine: SandboxMachine) -> int:
+    def _landlock_abi(self, machine: SandboxMachine) -> int:
         return machine.landlock if self._landlock else 0
 
     def _hidden(self, benchmark: object) -> tuple[str, ...]:

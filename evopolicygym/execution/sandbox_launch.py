@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evopolicygym.execution.bubblewrap import POLICY_USER, isolation_arguments
-from evopolicygym.execution.cgroups import ControlGroups
+from evopolicygym.execution.cgroups import ControlGroups, joining_script
 from evopolicygym.execution.launch import CONTROL_DESCRIPTOR, PolicyLaunch
 from evopolicygym.execution.limits import PolicyLimits
 from evopolicygym.execution.visible_paths import hiding_arguments, home_directory, mount_arguments
 
-__all__ = ["SandboxLaunch", "bounded_command"]
+__all__ = ["SandboxLaunch", "bounded_command", "limits_held_by"]
 
 # What a template and bubblewrap need beside the Policy's own processes.
 _OWN_PROCESSES = 4
@@ -22,8 +22,7 @@ _OWN_MEMORY_BYTES = 128 * 1024 * 1024
 
 _SHELL = "/bin/sh"
 
-# A sandbox joins its groups before it starts; and when memory runs out it goes before the Host does.
-_JOIN = 'for group in {groups}; do echo $$ > "$group/cgroup.procs" || exit 70; done; '
+# When memory runs out it goes before the Host does.
 _FIRST_TO_GO = "echo 500 > /proc/self/oom_score_adj; "
 
 
@@ -123,11 +122,19 @@ def bounded_command(
     join, watch = "", []
     if groups is not None:
         made = groups.make(name, memory_bytes=memory_bytes, processes=processes)
-        join = _JOIN.format(groups=" ".join(f"'{directory}'" for directory in made))
+        join = joining_script(made)
     else:
         script = str(Path(__file__).with_name("tree_watch.py"))
         watch = [sys.executable, "-I", "-S", script, str(memory_bytes), str(processes)]
     return [_SHELL, "-c", f'{shell}{join}{_FIRST_TO_GO}exec "$@"', "sandbox", *watch, *command]
+
+
+def limits_held_by(groups: ControlGroups | None) -> str:
+    """What holds memory and processes to their limits, in words; for the rest it is the kernel's resource limits."""
+    if groups is not None:
+        return f"cgroup v{groups.version}"
+    watched = "watching the process tree"
+    return watched if os.getuid() == 0 else f"resource limits, and {watched}"
 
 
 def _group_name(root: Path) -> str:

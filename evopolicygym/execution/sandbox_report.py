@@ -32,9 +32,10 @@ class SandboxReport:
 def sandbox_report() -> SandboxReport:
     """Try the sandbox out and tell; raises nothing for what is missing."""
     # Here, since this module is part of a package that Policy processes load parts of.
-    from evopolicygym.execution.bubblewrap import examine_machine
+    from evopolicygym.execution.bubblewrap import NAMESPACES, examine_machine
     from evopolicygym.execution.cgroups import find_control_groups
     from evopolicygym.execution.confinement import LANDLOCK_SCOPES_ABI
+    from evopolicygym.execution.sandbox_launch import limits_held_by
 
     try:
         machine = examine_machine()
@@ -44,7 +45,7 @@ def sandbox_report() -> SandboxReport:
     landlock = machine.landlock
     lines = [
         ("bubblewrap", f"{machine.version} ({machine.bubblewrap})", ""),
-        ("namespaces", "user, pid, mount, net, ipc, uts", ""),
+        ("namespaces", ", ".join(NAMESPACES), ""),
         ("seccomp", "works", ""),
         (
             "Landlock",
@@ -60,7 +61,7 @@ def sandbox_report() -> SandboxReport:
         ),
         (
             "limits",
-            "a watched process tree" if groups is None else f"control groups, version {groups.version}",
+            limits_held_by(groups),
             "start it with: systemd-run --user --scope -p Delegate=yes …" if groups is None else "",
         ),
     ]

@@ -19,7 +19,6 @@ if __name__ == "__main__":
 from evopolicygym.process.descendants import descendants
 
 _LOOK_SECONDS = 0.05
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # What the sandbox itself needs: this process's child and the sandbox's first process.
 _OWN_PROCESSES = 3
@@ -46,8 +45,17 @@ def _tasks(tree: list[int]) -> int:
 
 
 def _resident_bytes(tree: list[int]) -> int:
-    """Memory that is not shared with a file; pages shared after a fork count for each."""
-    return sum(_number(f"/proc/{pid}/statm", 1) - _number(f"/proc/{pid}/statm", 2) for pid in tree) * _PAGE
+    """Memory that is no file's; pages that several have count for each."""
+    return sum(_memory(pid) for pid in tree)
+
+
+def _memory(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith((b"RssAnon:", b"RssShmem:"))) * 1024
 
 
 def _number(path: str, field: int) -> int:

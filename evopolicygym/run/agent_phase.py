@@ -298,7 +298,7 @@ class AgentPhase:
         self._session.cancel()
         returncode = child.terminate(grace_seconds=TERMINATION_GRACE_SECONDS)
         self._session.drain(DRAIN_SECONDS)
-        return returncode
+        return returncode if self._sandbox is None else self._sandbox.returncode(returncode)
 
     def _explain(self, cause: Cause, returncode: int, seconds: float, follower: TranscriptFollower) -> PhaseEnd:
         def end(reason: str, message: str, *, resumable: bool = False) -> PhaseEnd:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,21 @@ SHORT_JOB = (
 )
 
 
+_ALSO_SANDBOXED = (
+    "whole Run",
+    "300 KiB task",
+    "code mode",
+    "SIGINT in a tool call",
+    "Host killed in a tool call",
+    "time-out in a tool call",
+    "processes left by a tool",
+    "403",
+    "log-in from a file",
+    "model of the user's configuration",
+    "subscription token",
+)
+
+
 @dataclass(frozen=True)
 class Case:
     """One Run.
@@ -82,6 +97,7 @@ class Case:
         server: whether there is one at all.
         options: of the Agent's table; None takes one away.
         run: of the ``[run]`` table.
+        execution: the ``[execution]`` table.
         environment: of the Host.
         signal: sent to the Host once ``analysis/started`` is in the workspace.
         benchmark: import path, in place of CartPole.
@@ -100,6 +116,7 @@ class Case:
     server: bool = True
     options: Mapping[str, object] = field(default_factory=dict)
     run: Mapping[str, object] = field(default_factory=dict)
+    execution: Mapping[str, object] = field(default_factory=lambda: {"use": "unsafe-process"})
     environment: Mapping[str, str] = field(default_factory=dict)
     signal: str | None = None
     benchmark: str | None = None
@@ -110,7 +127,12 @@ class Case:
 
 def cases_for(name: str, *, root: bool) -> list[Case]:
     """All cases of one program."""
-    return [*_for_all(), *{"codex": _codex, "claude-code": _claude_code, "kimi-code": _kimi_code}[name](root)]
+    plain = [*_for_all(), *{"codex": _codex, "claude-code": _claude_code, "kimi-code": _kimi_code}[name](root)]
+    return [*plain, *(_sandboxed(case) for case in plain if case.name in _ALSO_SANDBOXED)]
+
+
+def _sandboxed(case: Case) -> Case:
+    return replace(case, name=f"{case.name}, sandbox", execution={"use": "sandbox"}, home_may_change=False)
 
 
 def _for_all() -> list[Case]:

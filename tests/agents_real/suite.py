@@ -235,7 +235,7 @@ def _write_spec(program: Program, case: Case, place: Path, record: Path, words: 
         "benchmark": {"use": case.benchmark} if case.benchmark else {"use": "gymnasium", "env_id": "CartPole-v1"},
         "program": {"path": str(QUICKSTART)},
         "agent": agent,
-        "execution": {"use": "unsafe-process"},
+        "execution": dict(case.execution),
         "validation": {"episodes_per_candidate": 4, "max_candidates": 2},
         "assessment": {"episodes": ASSESSED},
     }
