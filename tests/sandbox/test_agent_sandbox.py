@@ -3,8 +3,10 @@
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,10 @@ from target_benchmark import TargetBenchmark
 import evopolicygym
 from evopolicygym import RunResult
 from evopolicygym.execution import AgentLimits, PolicyLimits, SandboxExecution
+from evopolicygym.execution.agent_sandbox import AgentSandbox
+from evopolicygym.execution.cgroups import find_control_groups
+from evopolicygym.execution.confinement import LANDLOCK_SCOPES_ABI
+from evopolicygym.execution.sandbox_launch import limits_held_by
 from evopolicygym.process.descendants import descendants
 from evopolicygym.run import RunConfig, run
 from evopolicygym.skills import AgentSkill
@@ -55,8 +61,19 @@ def told(record: Path) -> dict[str, object]:
     return found
 
 
-@pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], RunResult, Path]:
+def in_force(record: Path) -> dict[str, object]:
+    """What run.json says of the sandbox."""
+    host = run_scenarios.manifest(record)["host"]
+    assert isinstance(host, dict)
+    assert host["execution"] == "sandbox"
+    found: dict[str, object] = host["sandbox"]
+    return found
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["landlock", "no landlock"])
+def attacked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, str], RunResult, Path]:
     """One Run whose Agent first makes every attempt, and then does its work."""
     folder = tmp_path_factory.mktemp("attacked")
     skill = folder / "a-skill"
@@ -81,7 +98,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], 
             + run_scenarios.WHOLE_JOB.replace("print(", "(")
             + "\nprint(json.dumps(before))\n"
         )
-        execution = SandboxExecution(workers=1, hide=["target_benchmark"])
+        execution = SandboxExecution(workers=1, hide=["target_benchmark"], landlock=request.param)
         result, record = run_in_sandbox(folder, script, execution, skills=(AgentSkill.from_directory(skill),))
     libc.shmctl(shared, IPC_RMID, None)
     outcomes = told(record)
@@ -90,8 +107,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_an_agent_gets_nothing_by_an_attempt(attempt, attacked):
-    outcomes, _, _ = attacked
-    assert outcomes[attempt].startswith("held"), outcomes[attempt]
+    outcomes, _, record = attacked
+    got = attempt == "connects to an abstract socket" and in_force(record)["agent_abstract_sockets"] == "reachable"
+    assert outcomes[attempt].startswith("got" if got else "held"), outcomes[attempt]
 
 
 def test_an_agent_that_attacks_can_still_do_its_work(attacked):
@@ -105,16 +123,27 @@ def test_an_agent_that_attacks_can_still_do_its_work(attacked):
 
 def test_the_record_says_what_was_in_force(attacked):
     _, _, record = attacked
-    host = json.loads((record / "run.json").read_text())["host"]
-    assert host["execution"] == "sandbox"
-    sandbox = host["sandbox"]
-    assert sandbox["seccomp"] is True
-    assert sandbox["policy_network"] == "none"
-    assert sandbox["agent_network"] == "shared"
-    assert sandbox["hidden_modules"] == ["target_benchmark"]
-    assert sandbox["policy_limits"]["processes"] == PolicyLimits().processes
-    assert sandbox["landlock_abi"] > 0
-    assert sandbox["bubblewrap"].startswith("0.")
+    sandbox = in_force(record)
+    landlock = sandbox["landlock_abi"]
+    told = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=True).stdout
+    assert sandbox == {
+        "bubblewrap": told.split()[1],
+        "namespaces": ["user", "pid", "mount", "ipc", "uts", "cgroup", "net"],
+        "landlock_abi": landlock,
+        "seccomp": True,
+        "capabilities": [],
+        "new_privileges": False,
+        "episode_isolation": "landlock" if landlock else "namespaces",
+        "limits_held_by": limits_held_by(find_control_groups()),
+        "policy_limits": asdict(PolicyLimits()),
+        "agent_limits": asdict(AgentLimits()),
+        "policy_network": "none",
+        "agent_network": "shared",
+        "agent_abstract_sockets": "unreachable" if landlock >= LANDLOCK_SCOPES_ABI else "reachable",
+        "agent_log_in": "read-only",
+        "hidden_modules": ["target_benchmark"],
+        "hiding": "advisory: the Agent has a network",
+    }
 
 
 def test_an_agent_has_a_home_a_tmp_shared_memory_and_terminals_of_its_own(tmp_path):
@@ -198,19 +227,63 @@ def test_a_fork_bomb_of_an_agent_ends_at_its_limit(tmp_path):
     assert told(record) == {"fork": "BlockingIOError after True"}
 
 
-def test_an_agent_that_takes_too_much_memory_is_ended(tmp_path):
-    script = """
+class WatchedAgents(SandboxExecution):
+    """The sandbox as it is where no control groups can be made."""
+
+    def agent_sandbox_for(self, benchmark: object) -> AgentSandbox:
+        return replace(super().agent_sandbox_for(benchmark), control_groups=None)
+
+
+WITHOUT_END = {
+    "processes": """
+for _ in range(10**5):
+    if os.fork() == 0: time.sleep(600)
+""",
+    "threads": """
+import threading
+for _ in range(10**5): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+""",
+    "memory": """
 held = []
-for _ in range(100):
-    block = bytearray(64 << 20)
-    for place in range(0, len(block), 4096): block[place] = 1
-    held.append(block)
-print(json.dumps({"held": len(held)}))
-"""
-    execution = SandboxExecution(workers=1, agent=AgentLimits(memory_bytes=256 << 20))
-    result, record = run_in_sandbox(tmp_path / "run", script, execution)
+for _ in range(1600):
+    held.append(bytearray(b"x") * (64 << 20))
+""",
+    "shared memory of many processes": """
+import mmap
+for _ in range(32):
+    if os.fork() == 0:
+        held = mmap.mmap(-1, 64 << 20)
+        held.write(b"x" * (64 << 20))
+        time.sleep(2)
+        os._exit(0)
+if any([os.wait()[1] for _ in range(32)]): sys.exit("some did not get it")
+""",
+}
+
+
+@pytest.mark.parametrize("execution", [SandboxExecution, WatchedAgents], ids=["as found", "watched"])
+@pytest.mark.parametrize("what", WITHOUT_END)
+def test_an_agent_that_takes_without_end_is_ended_and_its_run_is_committed(tmp_path, what, execution):
+    script = WITHOUT_END[what] + "\nprint(json.dumps('has it all'))"
+    limits = AgentLimits(memory_bytes=256 << 20, processes=64)
+    result, record = run_in_sandbox(tmp_path / "run", script, execution(workers=1, agent=limits))
     assert result.terminal_reason == "agent_failed"
-    assert (record / "agent" / "stdout.log").read_text() == ""
+    assert "has it all" not in (record / "agent" / "stdout.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "words"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9, "killed by SIGKILL"),
+        ("os.kill(os.getpid(), signal.SIGABRT)", -6, "killed by SIGABRT"),
+        ("sys.exit(3)", 3, "exit code 3"),
+        ("sys.exit(255)", 255, "exit code 255"),
+    ],
+)
+def test_how_an_agent_ended_is_told_as_without_a_sandbox(tmp_path, end, code, words):
+    _, record = run_in_sandbox(tmp_path / "run", end, SandboxExecution(workers=1))
+    (ended,) = [event for event in run_scenarios.journal(record) if event["event"] == "agent_ended"]
+    assert (ended["returncode"], ended["message"]) == (code, words)
 
 
 def test_without_a_network_an_agent_reaches_its_session_and_nothing_else(tmp_path):
