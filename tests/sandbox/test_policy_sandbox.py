@@ -21,6 +21,8 @@ ATTEMPTS = {**sandbox_attempts.OF_BOTH, **sandbox_attempts.OF_POLICIES}
 # Small, so that whoever reaches them does so quickly.
 LIMITS = PolicyLimits(memory_bytes=1 << 30, processes=32, scratch_bytes=32 << 20, file_bytes=16 << 20, cpu_seconds=60)
 
+SMALL = dataclasses.replace(LIMITS, memory_bytes=256 << 20)
+
 
 class WatchedSandbox(SandboxExecution):
     """The sandbox as it is where no control groups can be made."""
@@ -123,7 +125,7 @@ GREEDY = {name: ATTEMPTS[name] for name in ("forks without end", "starts 10^5 th
     "takes memory in many processes": """
 for _ in range(8):
     if os.fork() == 0:
-        held = bytearray(300 << 20)
+        held = bytearray(80 << 20)
         for place in range(0, len(held), 4096): held[place] = 1
         time.sleep(1)
         os._exit(0)
@@ -133,8 +135,8 @@ return 'has it all'""",
 import mmap
 for _ in range(8):
     if os.fork() == 0:
-        held = mmap.mmap(-1, 200 << 20)
-        for _ in range(50): held.write(bytes(4 << 20))
+        held = mmap.mmap(-1, 80 << 20)
+        for _ in range(20): held.write(bytes(4 << 20))
         time.sleep(1)
         os._exit(0)
 if any([os.wait()[1] for _ in range(8)]): raise MemoryError
@@ -144,14 +146,14 @@ return 'has it all'""",
 
 def test_without_control_groups_a_greedy_policy_is_ended_and_the_next_episode_runs(tmp_path, facts):
     attempts = {**GREEDY, "behaves": "return 'well'"}
-    outcomes = made(WatchedSandbox(workers=1, policy=LIMITS), tmp_path / "program", attempts, facts)
+    outcomes = made(WatchedSandbox(workers=1, policy=SMALL), tmp_path / "program", attempts, facts)
     assert outcomes.pop("behaves") == "got: 'well'"
     assert all(outcome.startswith(("held", "failed: protocol_error")) for outcome in outcomes.values()), outcomes
 
 
 @pytest.mark.parametrize("name", [name for name in GREEDY if name.endswith("many processes")])
 def test_memory_of_many_processes_is_bounded_together(tmp_path, facts, name):
-    outcomes = made(SandboxExecution(workers=1, policy=LIMITS), tmp_path / "program", {name: GREEDY[name]}, facts)
+    outcomes = made(SandboxExecution(workers=1, policy=SMALL), tmp_path / "program", {name: GREEDY[name]}, facts)
     assert outcomes[name].startswith(("held: MemoryError", "failed: protocol_error")), outcomes
 
 
