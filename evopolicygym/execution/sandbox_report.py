@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from evopolicygym.errors import ExecutionUnavailableError
@@ -62,7 +63,9 @@ def sandbox_report() -> SandboxReport:
         (
             "limits",
             limits_held_by(groups),
-            "start it with: systemd-run --user --scope -p Delegate=yes …" if groups is None else "",
+            f"start it with: systemd-run {'' if os.getuid() == 0 else '--user '}--scope -p Delegate=yes …"
+            if groups is None
+            else "",
         ),
     ]
     return SandboxReport(True, tuple(lines))
