@@ -251,6 +251,18 @@ def test_kimis_own_log_in_is_used_in_place(home, tmp_path):
     assert (home / ".kimi-code" / "config.toml").read_text() == config
 
 
+def test_of_kimis_own_log_in_a_sandbox_gets_the_tokens_of_the_model_and_no_hooks(home):
+    (home / ".kimi-code").mkdir()
+    config = USER_CONFIG.replace(f'api_key = "{KEY}"', 'oauth = { storage = "file", key = "oauth/kimi-code-7" }')
+    (home / ".kimi-code" / "config.toml").write_text(config)
+    shared = KimiCode(model="mine/best").build_invocation(TASK).log_in
+    assert (shared.variable, shared.directory) == ("KIMI_CODE_HOME", home / ".kimi-code")
+    assert shared.files == ("credentials/kimi-code-7.json",)
+    written = tomllib.loads(shared.written["config.toml"])
+    assert sorted(written) == ["default_model", "models", "providers"]
+    assert written["providers"]["mine"]["oauth"] == {"storage": "file", "key": "oauth/kimi-code-7"}
+
+
 def test_a_model_that_the_user_has_not_configured_is_asked_for_by_its_name(monkeypatch, tmp_path):
     monkeypatch.setenv("KIMI_API_KEY", KEY)
     values = prepared(KimiCode(model="kimi-k2").build_invocation(TASK), tmp_path)

@@ -1,10 +1,11 @@
 import json
+import os
 import random
 from pathlib import Path
 
 import pytest
 
-from evopolicygym.agents import AgentEvent, AgentExit, AgentUsage, EventReader
+from evopolicygym.agents import AgentEvent, AgentExit, AgentUsage, EventReader, kimi_sessions
 from evopolicygym.agents.claude_code import PROVIDER as CLAUDE_CODE
 from evopolicygym.agents.claude_code import ClaudeStream
 from evopolicygym.agents.codex import PROVIDER as CODEX
@@ -218,6 +219,21 @@ def session_at(home, name, place="wd_a"):
 def test_kimis_tokens_are_read_from_its_session_file(tmp_path):
     session = session_at(tmp_path, "session_a")
     assert session_usage(session) == AgentEvent(kind="usage", input_tokens=3000, cached_tokens=600, output_tokens=150)
+
+
+def test_what_is_no_file_in_a_session_is_not_waited_for(tmp_path):
+    session = session_at(tmp_path, "session_a")
+    (session / "agents" / "main" / "wire.jsonl").unlink()
+    os.mkfifo(session / "agents" / "main" / "wire.jsonl")
+    with pytest.raises(ValueError, match=r"wire\.jsonl is no file"):
+        session_usage(session)
+
+
+def test_a_session_file_without_end_is_read_so_far_and_no_further(tmp_path, monkeypatch):
+    monkeypatch.setattr(kimi_sessions, "FILE_MAX_BYTES", 1024 * 1024)
+    session = session_at(tmp_path, "session_a")
+    os.truncate(session / "agents" / "main" / "wire.jsonl", 1 << 40)
+    assert session_usage(session).input_tokens == 3000
 
 
 def test_earlier_sessions_of_the_same_home_do_not_count(tmp_path):

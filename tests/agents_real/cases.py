@@ -79,6 +79,7 @@ _ALSO_SANDBOXED = (
     "log-in from a file",
     "model of the user's configuration",
     "subscription token",
+    "root without allow_root",
 )
 
 
@@ -128,11 +129,42 @@ class Case:
 def cases_for(name: str, *, root: bool) -> list[Case]:
     """All cases of one program."""
     plain = [*_for_all(), *{"codex": _codex, "claude-code": _claude_code, "kimi-code": _kimi_code}[name](root)]
-    return [*plain, *(_sandboxed(case) for case in plain if case.name in _ALSO_SANDBOXED)]
+    sandboxed = [_sandboxed(case) for case in plain if case.name in _ALSO_SANDBOXED]
+    copied = [_copied_back(case, *_LOG_INS[name]) for case in sandboxed if case.name.startswith("log-in from a file")]
+    return [*plain, *sandboxed, *copied]
 
 
 def _sandboxed(case: Case) -> Case:
-    return replace(case, name=f"{case.name}, sandbox", execution={"use": "sandbox"}, home_may_change=False)
+    case = replace(case, name=f"{case.name}, sandbox", execution={"use": "sandbox"}, home_may_change=False)
+    if case.name.startswith("root without allow_root"):  # there, it needs none
+        return replace(case, terminal_reason="finished", exit_code=0, check=_tokens_only)
+    return case
+
+
+def _copied_back(case: Case, variable: str, directory: str, pattern: str) -> Case:
+    """Its log-in is renewed within the Run, in the copy that it has, and stands in the user's home afterwards."""
+
+    def check(outcome: "Outcome") -> None:
+        outcome.require_tokens()
+        (file,) = (outcome.home / directory).glob(pattern)
+        text = file.read_text()
+        outcome.require("renewed-in-a-file" in text, f"{file.name} must be the renewed one: {text}")
+
+    return replace(
+        case,
+        name=f"{case.name}, copied back",
+        execution={"use": "sandbox", "log_in": "copy-back"},
+        steps=(Step(shell=f'sed -i s/made-up-in-a-file/renewed-in-a-file/ "${variable}"/{pattern}'), *SHORT_JOB),
+        home_may_change=True,
+        check=check,
+    )
+
+
+_LOG_INS = {
+    "codex": ("CODEX_HOME", ".codex", "auth.json"),
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude", ".credentials.json"),
+    "kimi-code": ("KIMI_CODE_HOME", ".kimi-code", "credentials/*.json"),
+}
 
 
 def _for_all() -> list[Case]:
