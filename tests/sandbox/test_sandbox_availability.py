@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -135,4 +136,4 @@ def test_limits_may_be_given_as_a_table():
         "open_files": 256,
         "scratch_bytes": 256 << 20,
     }
-    assert facts["agent_limits"] == {"memory_bytes": AgentLimits().memory_bytes, "processes": 50}
+    assert facts["agent_limits"] == asdict(AgentLimits()) | {"processes": 50}
