@@ -120,6 +120,19 @@ places = [f'{os.path.dirname(os.getcwd())}-compile/program/left.py']
 open(places[0], 'w')
 return 'written'""",
     "marks its scratch's inode": "return fcntl.ioctl(os.open(SCRATCH, os.O_RDONLY), 0x40086602, b'\\x40' + bytes(7))",
+    "marks the directory of its scratch by a younger system call": """
+attributes = (0x80).to_bytes(8, 'little') + bytes(16)  # FS_XFLAG_NODUMP
+return call('file_setattr', libc.syscall(469, -100, os.path.dirname(SCRATCH).encode(), attributes, 24, 0))""",
+    "finds another process": """
+found = []
+for number in range(1, 1 << 16):
+    if number not in (1, os.getpid()):
+        try: os.kill(number, 0)
+        except ProcessLookupError: continue
+        except PermissionError: pass
+        found.append(number)
+if found: return found
+raise PermissionError('none')""",
     "writes 50 GB": """
 with open(SCRATCH + '/large', 'wb') as file:
     for _ in range(50 * 1024): file.write(bytes(1024 * 1024))
