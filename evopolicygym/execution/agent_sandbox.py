@@ -120,15 +120,18 @@ class AgentSandbox:
         inside.pop("PYTHONUSERBASE", None)
         shown = (*agent_paths(), *command_paths(argv, environment.get("PATH", "")), *self.visible)
         shown = tuple(path for path in shown if not _reveals(path, places.record))
+        covered = [path for path in shown if is_within(path, "/tmp") or is_within(path, "/var/tmp")]
+        masked = [home_directory(), *_records(places.record)]
         command = [
             *(self.bubblewrap, *isolation_arguments(network=self.network == "shared", user=0, group=0)),
-            *mount_arguments(shown, masked=[home_directory(), *_records(places.record)]),
+            *mount_arguments(shown, masked=masked),
             *hiding_arguments(self.hidden, shown),
             *("--proc", "/proc", *_device_arguments()),
             *("--bind", str(folders["tmp"]), "/tmp", "--bind", str(folders["tmp"]), "/var/tmp"),
-            *mount_arguments(path for path in shown if is_within(path, "/tmp") or is_within(path, "/var/tmp")),
-            *hiding_arguments(self.hidden, [path for path in shown if is_within(path, "/tmp")]),
+            *mount_arguments(covered, masked=masked),
+            *hiding_arguments(self.hidden, covered),
             *_writable(places.state),
+            *("--ro-bind", str(folders["bin"]), str(folders["bin"])),
             *log_in,
             *("--ro-bind", str(places.socket_directory), str(places.socket_directory)),
             *_writable(places.workspace),

@@ -307,6 +307,19 @@ def test_what_an_agent_may_see_beside_the_system_can_be_named(tmp_path):
     assert told(record) == {"read": "a tool"}
 
 
+def test_no_record_is_there_even_where_what_holds_it_is_shown(tmp_path):
+    runs = tmp_path / "runs"
+    (runs / "other").mkdir(parents=True)
+    (runs / "other" / "events.jsonl").write_text("secret")
+    (runs / "note").write_text("shown")
+    script = f"""
+runs = pathlib.Path({str(runs)!r})
+print(json.dumps([(runs / "note").read_text(), os.listdir(runs / "other"), sorted(os.listdir(runs / "record"))]))
+"""
+    _, record = run_in_sandbox(runs, script, SandboxExecution(workers=1, visible=[str(runs)]))
+    assert told(record) == ["shown", [], ["agent", "workspace"]]
+
+
 def test_the_session_command_ignores_what_an_agent_puts_on_pythons_path(tmp_path):
     script = """
 pathlib.Path("json.py").write_text("raise SystemExit('hijacked')")
