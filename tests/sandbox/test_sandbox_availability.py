@@ -15,6 +15,8 @@ from evopolicygym.errors import ExecutionUnavailableError
 from evopolicygym.evaluation import EvaluationConfig, evaluate
 from evopolicygym.execution import AgentLimits, PolicyLimits, SandboxExecution, sandbox_report
 
+# Has a command run where the kernel makes no user namespaces.
+WITHOUT_NAMESPACES = ("bwrap", "--unshare-user", "--disable-userns", "--dev-bind", "/", "/", "--proc", "/proc", "--")
 REFUSED = "echo 'bwrap: No permissions to create new namespace' >&2; exit 1"
 
 
@@ -56,8 +58,8 @@ def test_an_evaluation_without_a_sandbox_is_refused(tmp_path, monkeypatch, versi
 
 
 @pytest.mark.parametrize("arguments", [["run"], ["run", "--dry-run"]], ids=["run", "dry run"])
-@pytest.mark.parametrize("present", [False, True], ids=["absent", "refused"])
-def test_a_run_without_a_sandbox_exits_with_2_and_starts_nothing(tmp_path, arguments, present):
+@pytest.mark.parametrize("obstacle", ["absent", "refused", "refused by the kernel"])
+def test_a_run_without_a_sandbox_exits_with_2_and_starts_nothing(tmp_path, arguments, obstacle):
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "policy.py").write_text(CONSTANT_POLICY)
     (tmp_path / "spec.toml").write_text(
@@ -81,15 +83,19 @@ command = ["{sys.executable}", "-c", "open('started', 'w')"]
 use = "sandbox"
 """
     )
-    if present:
+    if obstacle == "refused":
         fake_bubblewrap(tmp_path / "bin")
+    by_kernel = obstacle == "refused by the kernel"
     ended = subprocess.run(
-        [sys.executable, "-m", "evopolicygym", *arguments, str(tmp_path / "spec.toml")],
+        [
+            *(WITHOUT_NAMESPACES if by_kernel else ()),
+            *(sys.executable, "-m", "evopolicygym", *arguments, str(tmp_path / "spec.toml")),
+        ],
         capture_output=True,
         text=True,
         timeout=60,
         cwd=tmp_path,
-        env={**os.environ, "PATH": str(tmp_path / "bin")},
+        env=os.environ if by_kernel else {**os.environ, "PATH": str(tmp_path / "bin")},
     )
     assert ended.returncode == 2, ended.stderr
     assert "bubblewrap" in ended.stderr
