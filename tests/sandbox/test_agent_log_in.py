@@ -1,6 +1,8 @@
 """What of a user's log-in an Agent in a sandbox gets, and what of it comes back."""
 
 import json
+import os
+import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,8 @@ from target_benchmark import TargetBenchmark
 
 from evopolicygym.agents import CommandAgent
 from evopolicygym.execution import SandboxExecution
-from evopolicygym.execution.log_in_files import LogInMode
-from evopolicygym.execution.shared_login import SharedLogIn
+from evopolicygym.execution.log_in_files import LogInMode, copy_back, hand_out
+from evopolicygym.execution.shared_login import SharedLogIn, enclosed_log_in
 from evopolicygym.run import RunConfig, run
 
 OLD, NEW = json.dumps({"token": "old"}), json.dumps({"token": "new"})
@@ -124,34 +126,63 @@ def test_a_log_in_behind_a_link_is_renewed_where_it_lies(tmp_path, home):
     assert kept.read_text() == NEW
 
 
-FOUL = {
-    "a link": ("auth.unlink()\nauth.symlink_to(SECRET)", "Too many levels of symbolic links"),
-    "a link in place of the directory": (
-        "os.rename(home, str(home) + '-old')\nos.symlink(os.path.dirname(SECRET), home)",
-        "Not a directory",
-    ),
-    "a FIFO": ("auth.unlink()\nos.mkfifo(auth)", "no file"),
-    "a directory": ("auth.unlink()\nauth.mkdir()", "no file"),
-    "a huge file": ("auth.write_text('{}' + ' ' * (2 << 20))", "no log-in"),
-    "a huge sparse file": ("os.truncate(auth, 4 << 30)", "no log-in"),
-    "no JSON": ("auth.write_text('hello')", "no log-in"),
-    "JSON without end": ("auth.write_text('[' * 100_000)", "no log-in"),
-    "nothing": ("auth.unlink()", "No such file or directory"),
-}
+def test_that_a_log_in_was_not_copied_back_is_told_by_the_record(tmp_path, home):
+    before = contents(home)
+    _, notices = played(tmp_path, home, "auth.unlink()\nos.mkfifo(auth)", "copy-back")
+    assert contents(home) == before
+    what = home / "auth.json"
+    assert notices == [f"the Agent's log-in was not copied back to {what}: what the Agent left there is no file"]
 
 
-@pytest.mark.parametrize("what", FOUL)
-def test_what_is_no_log_in_is_not_copied_back_and_the_record_tells(tmp_path, home, what):
-    secret = tmp_path / "secret" / "auth.json"
-    secret.parent.mkdir()
+def link_to(secret: Path, auth: Path) -> None:
+    auth.unlink()
+    auth.symlink_to(secret)
+
+
+def link_the_directory_to(secret: Path, auth: Path) -> None:
+    auth.parent.rename(auth.parent.with_name("old"))
+    auth.parent.symlink_to(secret.parent)
+
+
+def make_a_directory(_: Path, auth: Path) -> None:
+    auth.unlink()
+    auth.mkdir()
+
+
+def listen_there(_: Path, auth: Path) -> None:
+    auth.unlink()
+    os.mknod(auth, 0o600 | stat.S_IFSOCK)
+
+
+@pytest.mark.parametrize(
+    ("leave", "why"),
+    [
+        (link_to, "Too many levels of symbolic links"),
+        (link_the_directory_to, "Not a directory"),
+        (make_a_directory, "no file"),
+        (listen_there, "No such device or address"),
+        (lambda _, auth: auth.write_text("{}" + " " * (2 << 20)), "no log-in"),
+        (lambda _, auth: os.truncate(auth, 4 << 30), "no log-in"),
+        (lambda _, auth: auth.write_text("hello"), "no log-in"),
+        (lambda _, auth: auth.write_text("[" * 100_000), "no log-in"),
+        (lambda _, auth: auth.unlink(), "No such file or directory"),
+    ],
+    ids=["link", "linked directory", "directory", "socket", "huge", "huge and sparse", "text", "deep", "nothing"],
+)
+def test_what_is_no_log_in_is_not_copied_back(tmp_path, home, leave, why):
+    secret, state = tmp_path / "secret" / "auth.json", tmp_path / "state"
+    for folder in (secret.parent, state):
+        folder.mkdir()
     secret.write_text(NEW)
     before = contents(home)
-    script, why = FOUL[what]
-    _, notices = played(tmp_path, home, f"SECRET = {str(secret)!r}\n{script}", "copy-back")
+    log_in = SharedLogIn(variable="TOOL_HOME", directory=home, files=("auth.json",))
+    assert hand_out(log_in, state, "copy-back") == []
+    leave(secret, enclosed_log_in(state) / "auth.json")
+    told = copy_back(log_in, state)
+    assert told is not None
+    assert told.startswith(f"the Agent's log-in was not copied back to {home / 'auth.json'}: ")
+    assert why in told
     assert contents(home) == before
-    assert len(notices) == 1, notices
-    assert notices[0].startswith(f"the Agent's log-in was not copied back to {home / 'auth.json'}: ")
-    assert why in notices[0]
 
 
 def test_an_agent_without_rights_on_its_own_files_leaves_nothing_behind(tmp_path, home, monkeypatch):

@@ -250,13 +250,13 @@ for _ in range(1600):
 """,
     "shared memory of many processes": """
 import mmap
-for _ in range(32):
+for _ in range(8):
     if os.fork() == 0:
         held = mmap.mmap(-1, 64 << 20)
         held.write(b"x" * (64 << 20))
         time.sleep(2)
         os._exit(0)
-if any([os.wait()[1] for _ in range(32)]): sys.exit("some did not get it")
+if any([os.wait()[1] for _ in range(8)]): sys.exit("some did not get it")
 """,
 }
 
