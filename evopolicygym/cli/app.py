@@ -18,6 +18,10 @@ app = typer.Typer(
 )
 
 
+FLAG = ""
+"""What help shows beside an option that takes no value."""
+
+
 class ProgressMode(enum.StrEnum):
     """How a Run shows what it does."""
 
@@ -44,7 +48,12 @@ class SchemaName(enum.StrEnum):
 Debug = Annotated[
     bool,
     typer.Option(
-        "--debug", help="Show tracebacks of errors.", callback=show_tracebacks, expose_value=False, is_eager=True
+        "--debug",
+        metavar=FLAG,
+        help="Show tracebacks of errors.",
+        callback=show_tracebacks,
+        expose_value=False,
+        is_eager=True,
     ),
 ]
 SpecFile = Annotated[
@@ -57,8 +66,20 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Override a key, as in --set run.seed=7. Repeatable.", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Pager = Annotated[bool, typer.Option("--pager/--no-pager", help="Show what is longer than the screen in a pager.")]
+Json = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print one JSON document.")]
+Pager = Annotated[
+    bool,
+    typer.Option("--pager/--no-pager", metavar=FLAG, help="Show what is longer than the screen in a pager."),
+]
+Progress = Annotated[
+    ProgressMode | None,
+    typer.Option(
+        "--progress",
+        metavar="MODE",
+        help="What to show meanwhile: live, plain, json or off; auto is live on a terminal, else plain.",
+        show_default="auto",
+    ),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -72,7 +93,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool,
+        typer.Option("--version", metavar=FLAG, help="Print the version and exit.", callback=_version, is_eager=True),
     ] = False,
     debug: Debug = False,
 ) -> None:
@@ -87,14 +109,10 @@ def run(
         str | None,
         typer.Option("--record-to", metavar="DIR", help="Where the Record goes, relative to here.", show_default=False),
     ] = None,
-    progress: Annotated[
-        ProgressMode | None,
-        typer.Option(
-            "--progress", help="What to show meanwhile; auto: live on a terminal, else plain.", show_default="auto"
-        ),
-    ] = None,
+    progress: Progress = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, print the resolved spec, start nothing.")
+        bool,
+        typer.Option("--dry-run", metavar=FLAG, help="Check everything, print the resolved spec, start nothing."),
     ] = False,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
@@ -118,11 +136,15 @@ def resume(
     agent_retries: Annotated[
         int,
         typer.Option(
-            "--agent-retries", min=0, help="Start the Agent again so often if it crashes, stalls or finds no model."
+            "--agent-retries",
+            metavar="N",
+            min=0,
+            help="Start the Agent again so often if it crashes, stalls or finds no model.",
         ),
     ] = 0,
     select: Annotated[
-        bool, typer.Option("--select", help="Hand off the best published Submissions; start no Agent.")
+        bool,
+        typer.Option("--select", metavar=FLAG, help="Hand off the best published Submissions; start no Agent."),
     ] = False,
     overrides: Annotated[
         list[str] | None,
@@ -133,12 +155,7 @@ def resume(
             show_default=False,
         ),
     ] = None,
-    progress: Annotated[
-        ProgressMode | None,
-        typer.Option(
-            "--progress", help="What to show meanwhile; auto: live on a terminal, else plain.", show_default="auto"
-        ),
-    ] = None,
+    progress: Progress = None,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
@@ -187,10 +204,16 @@ def inspect(
             show_default=False,
         ),
     ] = None,
-    agent: Annotated[bool, typer.Option("--agent", help="Print what the Agent said and did.")] = False,
-    events: Annotated[bool, typer.Option("--events", help="Print the journal, one event a line.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch a Run that goes on, until it ends.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="List every Submission, however many there are.")] = False,
+    agent: Annotated[bool, typer.Option("--agent", metavar=FLAG, help="Print what the Agent said and did.")] = False,
+    events: Annotated[
+        bool, typer.Option("--events", metavar=FLAG, help="Print the journal, one event a line.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", metavar=FLAG, help="Watch a Run that goes on, until it ends.")
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", metavar=FLAG, help="List every Submission, however many there are.")
+    ] = False,
     json: Json = False,
     pager: Pager = True,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
@@ -209,7 +232,7 @@ def compare(
     records: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN…", help="Records, and folders of Records.", show_default=False, autocompletion=record_paths
+            metavar="RUN", help="Records, and folders of Records.", show_default=False, autocompletion=record_paths
         ),
     ],
     against: Annotated[
@@ -217,7 +240,9 @@ def compare(
         typer.Option("--against", metavar="RUN", help="Pair the others with this one.", show_default="the first"),
     ] = None,
     json: Json = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print one line of comma-separated values a Run.")] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", metavar=FLAG, help="Print one line of comma-separated values a Run.")
+    ] = False,
     pager: Pager = True,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
@@ -243,9 +268,7 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option("--split", metavar="NAME", help="Split of the Benchmark.")] = "validation",
     episodes: Annotated[int, typer.Option("--episodes", metavar="N", min=1, help="How many Episodes.")] = 20,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="N", min=0, max=2**64 - 1, help="Seed of the Episode plan.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the Episode plan.")] = 0,
     against: Annotated[
         str | None,
         typer.Option(
@@ -271,11 +294,14 @@ def evaluate(
 def check(
     spec: Annotated[
         Path | None,
-        typer.Argument(metavar="[SPEC.toml]", help="The run spec.", show_default=False, autocompletion=spec_files),
+        typer.Argument(metavar="SPEC.toml", help="The run spec.", show_default=False, autocompletion=spec_files),
     ] = None,
     overrides: Overrides = None,
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Instead: what this machine can do for a sandbox.", show_default=False)
+        bool,
+        typer.Option(
+            "--sandbox", metavar=FLAG, help="Instead: what this machine can do for a sandbox.", show_default=False
+        ),
     ] = False,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
@@ -310,7 +336,7 @@ def init(
 @app.command()
 def schema(
     document: Annotated[
-        SchemaName, typer.Argument(metavar="[DOCUMENT]", help="spec, or a document that --json prints.")
+        SchemaName, typer.Argument(metavar="DOCUMENT", help="spec, or a document that --json prints.")
     ] = SchemaName.SPEC,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
@@ -332,7 +358,11 @@ def schema(
 def agents(
     probe: Annotated[
         bool,
-        typer.Option("--probe", help="Try each program that is found: one turn with a scripted model, at no cost."),
+        typer.Option(
+            "--probe",
+            metavar=FLAG,
+            help="Try each program that is found: one turn with a scripted model, at no cost.",
+        ),
     ] = False,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it

@@ -1,6 +1,5 @@
 """``evopolicygym run``: from a spec to a Record, with the display that suits the place."""
 
-import json
 import os
 import shlex
 import sys
@@ -20,7 +19,7 @@ from evopolicygym.cli.run_display import show_run
 from evopolicygym.cli.settings import Settings, load_settings
 from evopolicygym.record import RunObserver
 from evopolicygym.run.console import inert_text
-from evopolicygym.run.task import task_text
+from evopolicygym.run.preparation import prepare
 from evopolicygym.spec import ResolvedRun, Spec, load_spec
 
 
@@ -47,9 +46,16 @@ def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> N
     """Resolve a spec, see that its Agent can be started, and print the resolved form."""
     spec = _load(path, overrides, record_to, load_settings())
     resolved = spec.resolve()
-    task = AgentTask(task_text(resolved.benchmark.spec, resolved.config, resolved.skills))
-    invocation = resolved.agent.build_invocation(task)
-    invocation.check_startable(sandboxed=resolved.execution.encloses_agent)
+    _, start = prepare(
+        resolved.initial_program,
+        resolved.benchmark,
+        agent=resolved.agent,
+        record_to=resolved.record_to,
+        config=resolved.config,
+        skills=resolved.skills,
+        sandboxed=resolved.execution.encloses_agent,
+    )
+    task, invocation = start.task, start.invocation
     resolved.execution.launch_for(resolved.benchmark)  # says so if there is no sandbox to be had
     document = spec.document()
     sys.stdout.write(tomli_w.dumps(document))
@@ -93,11 +99,7 @@ def _environment_names(invocation: AgentInvocation) -> str:
 
 
 def _load(path: Path, overrides: Sequence[str], record_to: str | None, settings: Settings) -> Spec:
-    chosen = list(overrides)
-    if record_to is not None:
-        absolute = os.path.normpath(Path.cwd() / Path(record_to).expanduser())
-        chosen.append(f"run.record_to={json.dumps(absolute, ensure_ascii=False)}")
-    return load_spec(path, chosen, records=settings.records_directory)
+    return load_spec(path, overrides, record_to=record_to, records=settings.records_directory)
 
 
 def _start(resolved: ResolvedRun, observer: RunObserver) -> None:

@@ -68,7 +68,7 @@ def show_run(
     reason = keeper.view.terminal_reason
     if reason == "finished":
         return EXIT_FINISHED
-    detail = keeper.view.agent_message or next(iter(reversed(keeper.view.faults)), "")
+    detail = next(iter(reversed(keeper.view.faults)), "") or keeper.view.agent_message or ""
     complain(f"the Run ended: {reason}" + (f": {inert_text(detail, 500)}" if detail else ""))
     return EXIT_ENDED_OTHERWISE
 
@@ -103,4 +103,6 @@ def _summarize(view: RunView, record: Path, mode: str, as_json: bool) -> None:
     console = result_console()
     show(console, *record_parts(open_recorded(record), width=console.width, limit=_SUMMARY_ROWS))
     console.print()
-    console.print(Text(f"evopolicygym inspect {shlex.quote(path_text(record))}", style="bold"), soft_wrap=True)
+    where = shlex.quote(path_text(record))
+    for command in ("inspect",) if view.terminal_reason == "finished" else ("inspect", "resume"):
+        console.print(Text(f"evopolicygym {command} {where}", style="bold"), soft_wrap=True)

@@ -9,7 +9,7 @@ from evopolicygym.agents import AgentInvocation, AgentTask, CodingAgent
 from evopolicygym.authoring import Benchmark, BenchmarkSpec
 from evopolicygym.authoring.interfaces import missing_members
 from evopolicygym.errors import AgentRunError, BenchmarkError, RecordError
-from evopolicygym.evaluation import PlannedEpisode, plan_pool
+from evopolicygym.evaluation import PlannedEpisode, plan_episodes, plan_pool
 from evopolicygym.identities import plan_digest
 from evopolicygym.policy import type_name
 from evopolicygym.program import Program
@@ -99,6 +99,7 @@ def prepare(
     task = task_text(spec, settings, checked_skills)
     start = plan_start(agent, task, RecordLayout(target), attempt=1, sandboxed=sandboxed)
     pool = _pool(benchmark, settings)
+    _check_private_splits(benchmark, settings)
     return PreparedRun(initial_program, benchmark, spec, settings, checked_skills, target, pool), start
 
 
@@ -150,6 +151,16 @@ def _specification(benchmark: Benchmark) -> BenchmarkSpec:
     if type(spec) is not BenchmarkSpec:
         raise BenchmarkError(f"the spec of {type_name(benchmark)} must be a BenchmarkSpec, not {type_name(spec)}")
     return spec
+
+
+def _check_private_splits(benchmark: Benchmark, config: RunConfig) -> None:
+    """A split that there is not is told now, and not when an Agent has done all its work."""
+    for name, phase in (("validation", config.validation), ("assessment", config.assessment)):
+        if phase is not None:
+            try:
+                plan_episodes(benchmark, split=phase.split, master_seed=0, count=1)
+            except BenchmarkError as error:
+                raise BenchmarkError(f"{name}.split: {error}") from error
 
 
 def _pool(benchmark: Benchmark, config: RunConfig) -> tuple[PlannedEpisode, ...]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evopolicygym.spec.problems import choices, did_you_mean
+from evopolicygym.spec.problems import choices, did_you_mean, every
 
 BENCHMARKS = "evopolicygym.benchmarks"
 AGENTS = "evopolicygym.agents"
@@ -148,7 +148,9 @@ def _check_arguments(target: object, arguments: Mapping[str, object], import_pat
                 )
     missing = [p.name for p in by_keyword if p.default is p.empty and p.name not in arguments]
     if missing:
-        raise UnusableNameError(f"{import_path} needs {choices(missing)} too; add it to this table")
+        raise UnusableNameError(
+            f"{import_path} needs {every(missing)} too; add {'it' if len(missing) == 1 else 'them'} to this table"
+        )
 
 
 def _missing_module(module_name: str, error: ModuleNotFoundError, directories: Sequence[Path]) -> str:

@@ -83,5 +83,14 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
 
 def choices(names: Iterable[str]) -> str:
     """``"a", "b" or "c"``."""
+    return _listed(names, "or")
+
+
+def every(names: Iterable[str]) -> str:
+    """``"a", "b" and "c"``."""
+    return _listed(names, "and")
+
+
+def _listed(names: Iterable[str], last: str) -> str:
     quoted = [f'"{name}"' for name in names]
-    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " or " + quoted[-1]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"

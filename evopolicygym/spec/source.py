@@ -11,6 +11,7 @@ from typing import Any
 from evopolicygym.errors import SpecError
 from evopolicygym.spec.problems import KeyPath, Problem, ProblemsFoundError, key_text, spec_error, value_text
 
+_UNCLOSED = 'Expected "\'"'
 _MAX_BYTES = 4 * 1024 * 1024
 _SYNTAX_POSITION = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
 _VARIABLE = re.compile(r"\$(\$)?\{([^{}]*)\}")
@@ -217,6 +218,8 @@ def _syntax_problem(error: tomllib.TOMLDecodeError, text: str, display: str) -> 
     reason = _SYNTAX_POSITION.sub("", description)
     lines = text.splitlines() or [""]
     line = int(position[1]) if position and position[1] else len(lines)
+    if reason == _UNCLOSED:  # noticed only where the text ends
+        line = next((number for number, text in enumerate(lines, 1) if text.count("'") % 2), line)
     shown = lines[min(line, len(lines)) - 1].strip()
     advice = {
         "Invalid value": "text needs quotes, and a value must follow the = sign",
@@ -224,6 +227,7 @@ def _syntax_problem(error: tomllib.TOMLDecodeError, text: str, display: str) -> 
         "Expected '=' after a key in a key/value pair": "write: key = value",
         "Unterminated string": "the closing quote is missing",
         "Illegal character '\\n'": "the closing quote is missing",
+        _UNCLOSED: "the closing quote is missing",
     }.get(reason, "")
     if reason.startswith("Cannot declare"):
         advice = "this table stands twice; keep one"

@@ -348,7 +348,7 @@ class Spec:
 
     def _record_to(self) -> Path:
         try:
-            return record_directory(
+            target = record_directory(
                 self._tables["run"].record_to,
                 self.path.parent,
                 name=self.name,
@@ -357,6 +357,14 @@ class Spec:
             )
         except ValueError as error:
             self._fail(("run", "record_to"), str(error))
+        program = self._tables["program"].path
+        if program is not None and target.is_relative_to(self._at_home(program)):
+            self._fail(
+                ("run", "record_to"),
+                f"{target} lies inside the Program {program!r}, so that the next Run would start from this Record, "
+                "too; choose a place outside",
+            )
+        return target
 
     # Names and places.
 
@@ -463,20 +471,32 @@ class Spec:
         return os.path.normpath(self.path.parent / text) if text == value else f"{self.path.parent}/{text}"
 
 
-def load_spec(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, records: Path | None = None) -> Spec:
+def load_spec(
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    record_to: str | None = None,
+    records: Path | None = None,
+) -> Spec:
     """Read and check a run spec; nothing that it names is imported unless there is something to complain about.
 
     Args:
         path: a TOML file.
         overrides: ``"table.key=TOML-value"``, each as after ``--set``.
+        record_to: in place of the spec's ``record_to``, relative to the working directory.
         records: directory for the Record if the spec has no ``record_to``; ``runs`` beside the spec if None.
 
     Raises:
         SpecError: everything that is wrong, at once: place, key, value found, what is allowed.
     """
     source = read_source(Path(path), overrides)
-    run_table = source.document.get("run", {})
-    if records is not None and isinstance(run_table, dict) and "record_to" not in run_table:
+    run_table = source.document.setdefault("run", {})
+    if not isinstance(run_table, dict):
+        pass  # that is told below
+    elif record_to is not None:
+        absolute = os.path.normpath(Path.cwd() / Path(record_to).expanduser())
+        source.override(("run", "record_to"), absolute, f"--record-to {record_to}")
+    elif records is not None and "record_to" not in run_table:
         escaped = literal_text(str(records).replace("{", "{{").replace("}", "}}"))
         source.override(("run", "record_to"), f"{escaped}/{{name}}-{{time}}", "your default directory for Records")
     try:

@@ -104,6 +104,7 @@ def test_a_run_that_does_not_finish_is_exit_code_1_and_says_why_last(
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("evopolicygym: the Run ended: agent_failed")
     assert "test/target  agent failed" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("evopolicygym resume ")
     assert (tmp_path / "here" / "run.json").is_file()
 
 
@@ -130,6 +131,26 @@ def test_an_agent_that_is_not_installed_is_found_by_the_dry_run(command: Command
     done = command("run", write_spec(""), "--dry-run", "--set", 'agent.command=["no-such-agent"]')
     assert done.returncode == 2
     assert "no-such-agent" in done.stderr
+
+
+def test_a_split_that_there_is_not_is_told_before_anything_starts(
+    command: Command, write_spec: WriteSpec, tmp_path: Path
+) -> None:
+    spec = write_spec(WHOLE_JOB)
+    for arguments in ((), ("--dry-run",)):
+        done = command("run", spec, "--set", "assessment.split=hidden", "--set", "assessment.episodes=2", *arguments)
+        assert done.returncode == 1
+        assert "assessment.split: test/target: episodes('hidden', count=1)" in done.stderr
+        assert not (tmp_path / "runs").exists()
+
+
+def test_a_record_that_exists_is_told_by_the_option_that_names_it(
+    command: Command, write_spec: WriteSpec, tmp_path: Path
+) -> None:
+    (tmp_path / "taken").mkdir()
+    done = command("run", write_spec(WHOLE_JOB), "--record-to", tmp_path / "taken")
+    assert done.returncode == 2
+    assert f"\n  --record-to {tmp_path}/taken  run.record_to = " in done.stderr
 
 
 def test_ctrl_c_is_exit_code_130_with_a_readable_record(write_spec: WriteSpec, tmp_path: Path) -> None:
