@@ -14,6 +14,7 @@ from evopolicygym.cli.consoles import result_console, show
 from evopolicygym.cli.documents import CheckedEpisode, CheckReport
 from evopolicygym.cli.evaluate_command import policy_error_groups
 from evopolicygym.cli.failures import EXIT_ENDED_OTHERWISE, EXIT_FINISHED
+from evopolicygym.cli.numbers import counted
 from evopolicygym.cli.policy_errors import ErrorGroups, error_line
 from evopolicygym.cli.recorded_episodes import RecordingBenchmark
 from evopolicygym.cli.report import error_entries, print_json
@@ -98,14 +99,18 @@ def _play(resolved: ResolvedEvaluation) -> tuple[list[CheckedEpisode], list[Benc
 def _show(report: CheckReport, issues: Sequence[ConformanceIssue], errors: ErrorGroups) -> None:
     grid = Table.grid(Column(no_wrap=True), Column(style="dim", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
     good, bad = Text("ok", style="green"), Text("bad", style="red")
-    files = "1 file" if report["program_files"] == 1 else f"{report['program_files']} files"
+    files = counted(report["program_files"], "file")
     grid.add_row(good, "Program", Text(f"{files}, {report['program_bytes']} bytes, {report['program_digest'][:19]}…"))
     for episode in report["episodes"]:
         told = f"{inert_text(episode['split'], 40)}: "
-        steps = "1 step" if episode["steps"] == 1 else f"{episode['steps']} steps"
+        steps = counted(episode["steps"], "step")
         told += f"reward {score_text(episode['reward'])}, {steps}" if episode["failure"] is None else episode["failure"]
         grid.add_row(good if episode["failure"] is None else bad, "Episode", Text(told))
-    kept = "it keeps the Benchmark contract" if not issues else f"{len(issues)} ways in which it breaks the contract"
+    kept = (
+        "it keeps the Benchmark contract"
+        if not issues
+        else f"{counted(len(issues), 'way')} in which it breaks the contract"
+    )
     grid.add_row(bad if issues else good, "Benchmark", Text(f"{inert_text(report['benchmark_id'], 80)}: {kept}"))
     parts: list[RenderableType] = [grid]
     if errors.ranked:

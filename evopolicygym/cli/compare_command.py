@@ -8,22 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Column, Table
+from rich.table import Column as GridColumn
+from rich.table import Table
 from rich.text import Text
 
 from evopolicygym.analysis import PairedChange, mean_interval, paired_change
+from evopolicygym.cli.columns import Column, fitted_table
 from evopolicygym.cli.comparison import compared_run, differences, heldout_rewards, pairing_key, private_pairing_key
 from evopolicygym.cli.consoles import result_console
 from evopolicygym.cli.documents import ComparedRun, ComparisonReport, GroupEntry, PairEntry
 from evopolicygym.cli.frames import change_text
 from evopolicygym.cli.inspect_command import is_record
+from evopolicygym.cli.numbers import aligned_text, column_decimals, counted
 from evopolicygym.cli.pager import show_paged
 from evopolicygym.cli.recorded import RecordedRun, open_recorded
 from evopolicygym.cli.report import change_entry, print_json
 from evopolicygym.errors import RecordError
 from evopolicygym.run.console import inert_text, score_text
-
-_NARROW = 64
 
 
 def compare_runs(paths: Sequence[Path], *, against: str | None, as_json: bool, as_csv: bool) -> None:
@@ -66,29 +67,33 @@ def comparison(runs: Mapping[str, RecordedRun], reference: str) -> ComparisonRep
     return {
         "schema": "evopolicygym/comparison/v1",
         "runs": compared,
-        "groups": _groups(compared),
+        "groups": _groups(compared, runs),
         "pairs": _pairs(runs, compared, reference),
         "differences": differences(runs),
         "warnings": _warnings(compared),
     }
 
 
-def _groups(compared: Iterable[ComparedRun]) -> list[GroupEntry]:
-    members: dict[tuple[str, str], list[ComparedRun]] = {}
+def _groups(compared: Iterable[ComparedRun], runs: Mapping[str, RecordedRun]) -> list[GroupEntry]:
+    members: dict[tuple[object, ...], list[ComparedRun]] = {}
     for one in compared:
-        members.setdefault((one["benchmark_id"], one["agent"]), []).append(one)
+        key = (one["benchmark_id"], one["environment_digest"], one["agent"], one["agent_settings"])
+        members.setdefault(key, []).append(one)
     groups: list[GroupEntry] = []
-    for (benchmark, agent), group in members.items():
-        scores = [one["assessment"] for one in group if one["assessment"] is not None]
+    for group in members.values():
+        measured = {one["run"]: one["assessment"] for one in group if one["assessment"] is not None}
+        scores = list(measured.values())
         interval = mean_interval(scores)
         groups.append(
             {
-                "benchmark_id": benchmark,
-                "agent": agent,
+                "benchmark_id": group[0]["benchmark_id"],
+                "agent": group[0]["agent"],
+                "agent_settings": group[0]["agent_settings"],
                 "runs": len(group),
                 "measured": len(scores),
                 "mean_assessment": statistics.fmean(scores) if scores else None,
                 "mean_assessment_interval_95": list(interval) if interval else None,
+                "differ_in": list(differences({name: runs[name] for name in measured})),
             }
         )
     return groups
@@ -121,14 +126,19 @@ def _pairs(runs: Mapping[str, RecordedRun], compared: Sequence[ComparedRun], ref
 def _warnings(compared: Iterable[ComparedRun]) -> list[str]:
     rows = list(compared)
     warnings = [
-        f"{one['run']}: {one['outcome'].replace('_', ' ')}; no score of it is counted"
-        for one in rows
-        if one["infrastructure_failure"]
+        f"{one['run']}: {_end(one)}; no score of it is counted" for one in rows if one["infrastructure_failure"]
     ]
     derivable = [one["run"] for one in rows if one["seed_strength"] == "derivable"]
     if derivable:
         warnings.append(f"{', '.join(derivable)}: a small seed, so that hidden Episodes can be derived")
     return warnings
+
+
+def _end(run: ComparedRun) -> str:
+    """How a Run and its Agent ended."""
+    same = run["agent_end"] in (None, run["outcome"])
+    told = run["outcome"] if same else f"{run['outcome']}, its Agent: {run['agent_end']}"
+    return told.replace("_", " ")
 
 
 def _show(report: ComparisonReport, maximizes: Mapping[str, bool]) -> None:
@@ -138,6 +148,9 @@ def _show(report: ComparisonReport, maximizes: Mapping[str, bool]) -> None:
         parts.append(_group_lines(report["groups"]))
     if report["pairs"]:
         parts.append(_pair_lines(report["pairs"], maximizes))
+    else:
+        told = "Nothing is paired: no other Run has played the same Episodes. Runs with equal run.seed do."
+        parts.append(Text(told, style="dim"))
     if report["differences"]:
         parts.append(_difference_lines(report["differences"]))
     if report["warnings"]:
@@ -147,61 +160,63 @@ def _show(report: ComparisonReport, maximizes: Mapping[str, bool]) -> None:
 
 def _table(runs: Sequence[ComparedRun], width: int) -> RenderableType:
     several = {key: len({str(run[key]) for run in runs}) > 1 for key in ("benchmark_id", "agent")}
-    columns: list[tuple[str, str, list[str]]] = [
-        ("Run", "left", [run["run"] for run in runs]),
-        ("Benchmark", "left", [run["benchmark_id"] if several["benchmark_id"] else "" for run in runs]),
-        ("Agent", "left", [run["agent"] if several["agent"] else "" for run in runs]),
-        ("Outcome", "left", [run["outcome"].replace("_", " ") for run in runs]),
-        ("Held-out", "right", [score_text(run["assessment"]) for run in runs]),
-        ("Training", "right", [score_text(run["best_training"]) for run in runs]),
-        ("Valid.", "right", [_score(run["validation"]) for run in runs]),
-        ("Gap", "right", [_score(run["heldout_gap"]) for run in runs]),
-        ("Episodes", "right", [f"{run['episodes_spent']}/{run['episode_budget']}" for run in runs]),
-        ("Subm.", "right", [str(run["submissions"]) for run in runs]),
-        ("Mean best", "right", [_score(run["score_area"]) for run in runs]),
-        ("to 50 %", "right", [_number(run["episodes_to_half_gain"]) for run in runs]),
-        ("to 80 %", "right", [_number(run["episodes_to_most_gain"]) for run in runs]),
-        ("Tokens", "right", [_number((run["input_tokens"] or 0) + (run["output_tokens"] or 0)) for run in runs]),
-        ("Cost", "right", [f"${run['cost_usd']:.2f}" if run["cost_usd"] else "" for run in runs]),
+
+    def words(title: str, values: Iterable[str]) -> Column:
+        return Column(title, [Text(inert_text(value, 60)) for value in values])
+
+    def numbers(title: str, values: Iterable[str], style: str = "") -> Column:
+        return Column(title, [Text(value, style=style) for value in values], right=True)
+
+    def scores(title: str, values: Iterable[float | None], style: str = "") -> Column:
+        column = list(values)
+        decimals = column_decimals(column)
+        told = any(value is not None for value in column)
+        return numbers(title, [aligned_text(value, decimals) if told else "" for value in column], style)
+
+    outcomes = words("Outcome", [run["outcome"].replace("_", " ") for run in runs])
+    for run, cell in zip(runs, outcomes.cells, strict=True):
+        cell.stylize("green" if run["outcome"] == "finished" else "red")
+    columns = [
+        words("Run", [run["run"] for run in runs]),
+        words("Benchmark", [run["benchmark_id"] if several["benchmark_id"] else "" for run in runs]),
+        words("Agent", [run["agent"] if several["agent"] else "" for run in runs]),
+        outcomes,
+        scores("Held-out", [run["assessment"] for run in runs], "bold"),
+        scores("Training", [run["best_training"] for run in runs]),
+        scores("Valid.", [run["validation"] for run in runs]),
+        scores("Gap", [run["heldout_gap"] for run in runs]),
+        numbers("Episodes", [f"{run['episodes_spent']}/{run['episode_budget']}" for run in runs]),
+        numbers("Subm.", [str(run["submissions"]) for run in runs]),
+        scores("Mean best", [run["score_area"] for run in runs]),
+        numbers("to 50 %", [_number(run["episodes_to_half_gain"]) for run in runs]),
+        numbers("to 80 %", [_number(run["episodes_to_most_gain"]) for run in runs]),
+        numbers("Tokens", [_number((run["input_tokens"] or 0) + (run["output_tokens"] or 0)) for run in runs]),
+        numbers("Cost", [f"${run['cost_usd']:.2f}" if run["cost_usd"] else "" for run in runs]),
     ]
-    columns = [column for column in columns if any(column[2])]
-    # Where there is no room for all, the right-hand ones go first.
-    while len(columns) > 3 and _width(columns) > width:
-        columns.pop()
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    for title, justify, _ in columns:
-        table.add_column(title, justify="right" if justify == "right" else "left", overflow="fold")
-    for index, run in enumerate(runs):
-        cells = [Text(inert_text(values[index], 60)) for _, _, values in columns]
-        for (title, _, _), cell in zip(columns, cells, strict=True):
-            if title == "Outcome":
-                cell.stylize("green" if run["outcome"] == "finished" else "red")
-            elif title == "Held-out":
-                cell.stylize("bold")
-        table.add_row(*cells)
-    return table
-
-
-def _width(columns: Sequence[tuple[str, str, list[str]]]) -> int:
-    return sum(2 + max(len(title), *map(len, values)) for title, _, values in columns) - 2
+    return fitted_table(columns, width=width, least=3)
 
 
 def _group_lines(groups: Sequence[GroupEntry]) -> RenderableType:
     lines = [Text("Held-out, mean over Runs", style="bold")]
     for group in groups:
-        line = Text(f"{inert_text(group['benchmark_id'], 60)}, {inert_text(group['agent'], 60)}: ")
+        settings = f" ({group['agent_settings']})" if group["agent_settings"] else ""
+        line = Text(f"{inert_text(group['benchmark_id'], 60)}, {inert_text(group['agent'] + settings, 200)}: ")
         line.append(score_text(group["mean_assessment"]), style="bold")
         interval = group["mean_assessment_interval_95"]
         if interval:
             line.append(f" (95 % interval {score_text(interval[0])} to {score_text(interval[1])})")
-        line.append(f", {group['measured']} of {group['runs']} Runs measured", style="dim")
+        line.append(f" over {counted(group['measured'], 'Run')}")
+        left_out = group["runs"] - group["measured"]
+        line.append(f", {left_out} without a score" if left_out else "", style="yellow")
+        apart = group["differ_in"]
+        line.append(f"; they differ in {inert_text(', '.join(apart), 200)}" if apart else "", style="yellow")
         lines.append(line)
     return Group(*lines)
 
 
 def _pair_lines(pairs: Sequence[PairEntry], maximizes: Mapping[str, bool]) -> RenderableType:
     grid = Table.grid(
-        Column(overflow="fold"), Column(style="dim", no_wrap=True), Column(overflow="fold"), padding=(0, 2)
+        GridColumn(overflow="fold"), GridColumn(style="dim", no_wrap=True), GridColumn(overflow="fold"), padding=(0, 2)
     )
     for pair in pairs:
         told = pair["change"]
@@ -213,17 +228,14 @@ def _pair_lines(pairs: Sequence[PairEntry], maximizes: Mapping[str, bool]) -> Re
 
 
 def _difference_lines(found: Mapping[str, Mapping[str, Sequence[str]]]) -> RenderableType:
-    lines = [Text("These Runs differ in", style="bold")]
+    grid = Table.grid(
+        GridColumn(style="yellow"), GridColumn(overflow="fold"), GridColumn(overflow="fold"), padding=(0, 2)
+    )
     for name, values in found.items():
-        told = "; ".join(
-            f"{inert_text(value, 60)}: {inert_text(', '.join(runs), 120)}" for value, runs in values.items()
-        )
-        lines.append(Text.assemble((f"{name}  ", "yellow"), told))
-    return Group(*lines)
-
-
-def _score(value: float | None) -> str:
-    return "" if value is None else score_text(value)
+        for index, (value, runs) in enumerate(values.items()):
+            told = (Text("" if index else name), Text(inert_text(value, 60)), Text(inert_text(", ".join(runs), 300)))
+            grid.add_row(*told)
+    return Group(Text("These Runs differ in", style="bold"), grid)
 
 
 def _number(value: int | None) -> str:

@@ -7,11 +7,15 @@ from evopolicygym.cli.recorded import RecordedRun
 
 # Ends in which the machine, the Benchmark or the Agent's provider failed, or nobody let the Run end: what such a Run
 # came to says nothing of its Agent.
-_INFRASTRUCTURE = {"evaluation_failed", "validation_failed", "assessment_failed", "interrupted", "crashed", "running"}
-_PROVIDER_ENDS = {
+_RUN_ENDS = {"evaluation_failed", "validation_failed", "assessment_failed", "interrupted", "crashed", "running"}
+# The same of the Agent's process, whoever handed off afterwards.
+_AGENT_ENDS = {
     *("usage_limit", "authentication", "overloaded", "network"),
     *("not_started", "invalid_options", "incompatible", "refused_as_root", "stub"),
+    *("interrupted", "fault", "lost"),
 }
+# Of an Agent's identity: what its name says already, and what is meant to differ.
+_NO_SETTINGS = {"name", "kind", "provider", "seed"}
 # Limits and choices that must agree for scores to be compared; the seed is meant to differ.
 _CONFIG_KEYS = (
     "split",
@@ -42,7 +46,9 @@ def compared_run(name: str, run: RecordedRun) -> ComparedRun:
         "benchmark_id": view.benchmark_id,
         "environment_digest": _text(_table(manifest, "benchmark").get("environment_digest")),
         "agent": view.agent,
+        "agent_settings": _agent_settings(run),
         "outcome": run.outcome,
+        "agent_end": view.agent_end,
         "infrastructure_failure": failed,
         "submissions": len(view.published),
         "episodes_spent": view.episodes_used,
@@ -75,8 +81,10 @@ def compared_run(name: str, run: RecordedRun) -> ComparedRun:
 
 def infrastructure_failed(run: RecordedRun) -> bool:
     """Whether a Run's end is none of its Agent's doing."""
-    end = _table(run.record.manifest, "agent_end").get("reason") or run.view.agent_end
-    return run.outcome in _INFRASTRUCTURE or (run.outcome != "finished" and end in _PROVIDER_ENDS)
+    recorded = _table(run.record.manifest, "agent_end")
+    end = recorded.get("reason") or run.view.agent_end
+    resumable = recorded.get("resumable") is True or run.view.agent_resumable
+    return run.outcome in _RUN_ENDS or resumable or end in _AGENT_ENDS
 
 
 def differences(runs: Mapping[str, RecordedRun]) -> dict[str, dict[str, list[str]]]:
@@ -85,7 +93,10 @@ def differences(runs: Mapping[str, RecordedRun]) -> dict[str, dict[str, list[str
     for name, run in runs.items():
         for aspect, value in _aspects(run).items():
             aspects.setdefault(aspect, {}).setdefault(value, []).append(name)
-    return {aspect: values for aspect, values in aspects.items() if len(values) > 1}
+    found = {aspect: values for aspect, values in aspects.items() if len(values) > 1}
+    if "Benchmark" in found:  # another Benchmark has another environment
+        found.pop("environment", None)
+    return found
 
 
 def pairing_key(run: RecordedRun) -> tuple[str, str] | None:
@@ -123,6 +134,8 @@ def _aspects(run: RecordedRun) -> dict[str, str]:
     config, host = _table(manifest, "config"), _table(manifest, "host")
     aspects = {
         "Benchmark": run.view.benchmark_id,
+        "Agent": run.view.agent,
+        "Agent settings": _agent_settings(run) or "none",
         "environment": (_text(_table(manifest, "benchmark").get("environment_digest")) or "")[:19],
         "initial Program": run.view.program_digest[:19],
         "isolation": _text(host.get("execution")) or "",
@@ -130,6 +143,13 @@ def _aspects(run: RecordedRun) -> dict[str, str]:
     }
     aspects |= {key.replace("_", " "): _told(config[key]) for key in _CONFIG_KEYS if key in config}
     return {aspect: value for aspect, value in aspects.items() if value}
+
+
+def _agent_settings(run: RecordedRun) -> str:
+    """Model, effort and the like: what two Runs of one Agent may differ in."""
+    identity = _table(_table(run.record.manifest, "agent"), "identity")
+    kept = {key: value for key, value in identity.items() if key not in _NO_SETTINGS and value is not None}
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in kept.items())
 
 
 def _told(value: object) -> str:

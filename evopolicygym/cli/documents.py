@@ -73,6 +73,7 @@ class AgentEndEntry(TypedDict):
     reason: str
     seconds: float | None
     message: str | None
+    resumable: bool
 
 
 class UsageEntry(TypedDict):
@@ -232,7 +233,9 @@ class ComparedRun(TypedDict):
     benchmark_id: str
     environment_digest: str | None
     agent: str
+    agent_settings: str
     outcome: str
+    agent_end: str | None
     infrastructure_failure: bool
     submissions: int
     episodes_spent: int
@@ -272,14 +275,16 @@ class PairEntry(TypedDict):
 
 
 class GroupEntry(TypedDict):
-    """Runs of one Benchmark and Agent."""
+    """Runs of one Benchmark and Agent, with equal parameters and settings."""
 
     benchmark_id: str
     agent: str
+    agent_settings: str
     runs: int
     measured: int
     mean_assessment: float | None
     mean_assessment_interval_95: list[float] | None
+    differ_in: list[str]
 
 
 class ComparisonReport(TypedDict):

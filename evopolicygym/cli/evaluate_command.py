@@ -16,6 +16,7 @@ from evopolicygym.cli.consoles import can_animate, result_console, show
 from evopolicygym.cli.documents import EvaluationReport, ProgramEvaluation
 from evopolicygym.cli.evaluation_display import EvaluationDisplay, Playing
 from evopolicygym.cli.frames import change_text
+from evopolicygym.cli.numbers import aligned_text, column_decimals, digest_text, duration_text, signed_text
 from evopolicygym.cli.policy_errors import ErrorGroup, error_line, feedback_groups
 from evopolicygym.cli.references import program_reference
 from evopolicygym.cli.report import change_entry, error_entries, print_json
@@ -150,7 +151,7 @@ def _show(
 
 def _add_program(facts: Table, evaluated: Evaluated) -> None:
     evaluation = evaluated.evaluation
-    facts.add_row("Program", Text(evaluated.program.digest))
+    facts.add_row("Program", Text(digest_text(evaluated.program.digest)))
     rewards = episode_rewards(evaluation.episodes)
     failures = _failures(evaluation)
     if rewards:
@@ -162,7 +163,7 @@ def _add_program(facts: Table, evaluated: Evaluated) -> None:
         facts.add_row("Reward", Text(mean + (" over the Episodes that did not fail" if failures else "")))
     facts.add_row("Failures", Text(str(failures), style="red" if failures else ""))
     rate = len(evaluation.episodes) / max(evaluation.seconds, 1e-9)
-    facts.add_row("Seconds", Text(f"{evaluation.seconds:.2f} ({rate:.0f} Episodes/s)"))
+    facts.add_row("Time", Text(f"{duration_text(evaluation.seconds)} ({rate:.0f} Episodes/s)"))
 
 
 def _episodes(ours: Evaluated, theirs: Evaluated | None) -> RenderableType:
@@ -174,14 +175,19 @@ def _episodes(ours: Evaluated, theirs: Evaluated | None) -> RenderableType:
         table.add_column("Difference", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     episodes = ours.evaluation.episodes
+    others = () if theirs is None else theirs.evaluation.episodes
+    decimals = column_decimals(one.reward for one in (*episodes[:_EPISODES_SHOWN], *others[:_EPISODES_SHOWN]))
     for position, episode in enumerate(episodes[:_EPISODES_SHOWN]):
-        cells = [Text(str(position)), Text(score_text(episode.reward)), Text(str(episode.steps))]
+        cells = [Text(str(position)), Text(aligned_text(episode.reward, decimals)), Text(str(episode.steps))]
         failure: str = episode.failure or ""
-        if theirs is not None:
-            other = theirs.evaluation.episodes[position]
+        if others:
+            other = others[position]
             both = episode.reward is not None and other.reward is not None
             difference = (episode.reward or 0.0) - (other.reward or 0.0)
-            cells += [Text(score_text(other.reward)), Text(score_text(difference) if both else "–")]
+            cells += [
+                Text(aligned_text(other.reward, decimals)),
+                Text(signed_text(difference, decimals) if both else "–"),
+            ]
             failure = failure or (f"other: {other.failure}" if other.failure else "")
         table.add_row(*cells, Text(inert_text(failure, 40), style="red"))
     left = len(episodes) - _EPISODES_SHOWN

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from evopolicygym.analysis import mean_interval
 from evopolicygym.cli.drawing import Drawing
-from evopolicygym.cli.frames import duration_text
+from evopolicygym.cli.numbers import duration_text
 from evopolicygym.evaluation import EpisodeCompleted
 from evopolicygym.run.console import inert_text, score_text
 

@@ -13,6 +13,15 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from evopolicygym.analysis import PairedChange
+from evopolicygym.cli.numbers import (
+    aligned_text,
+    clock_text,
+    column_decimals,
+    counted,
+    duration_text,
+    short_signed_text,
+    signed_text,
+)
 from evopolicygym.cli.policy_errors import ErrorGroup, error_line
 from evopolicygym.cli.recorded import Changes
 from evopolicygym.cli.run_view import Progress, RunView, SubmissionRow, sparkline
@@ -27,7 +36,8 @@ _LEAST_ROWS = 3
 _BAR_WIDTH = 32
 _ERRORS_SHOWN = 3
 _GOOD, _BAD, _QUIET, _STRONG = "green", "red", "dim", "bold"
-_GOOD_ENDS = ("handed_off", "finished")
+# What needs no further word: the Agent handed off, or the user ended it.
+_PLAIN_ENDS = ("handed_off", "finished", "interrupted")
 _PHASES = {
     "preparing": "preparing",
     "agent": "Agent at work",
@@ -56,10 +66,12 @@ def live_frame(
         width, height: of the terminal, in cells.
         now_ns: the Host's monotonic clock.
     """
-    head: list[RenderableType] = [_header(view, record, width), _bars(view, width, now_ns)]
+    head: list[RenderableType] = [_header(view, record, width)]
+    if view.episode_budget:
+        head.append(_bars(view, width, now_ns))
     if view.running is not None:
         head.append(_running_line(view.running, now_ns))
-    foot: list[RenderableType] = [_curve(view, width)] if view.submissions else []
+    foot: list[RenderableType] = [_curve(view, width)] if view.published else []
     foot.extend(_agent_lines(_usage(view), _inert(view.last_action or "", 200), width))
     if errors:
         foot.extend(_one_line(error_line(group)) for group in errors[:_ERRORS_SHOWN])
@@ -133,15 +145,6 @@ def submissions_table(
     return table
 
 
-def duration_text(seconds: float) -> str:
-    """``"7 s"``, ``"3:07"`` or ``"1:03:07"``."""
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    whole = int(seconds)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def path_text(path: Path) -> str:
     """A path as short as it can be typed from here."""
     absolute = str(path)
@@ -152,9 +155,11 @@ def path_text(path: Path) -> str:
 def _header(view: RunView, record: Path | None, width: int) -> RenderableType:
     title = Text(no_wrap=True, overflow="ellipsis")
     title.append(_inert(view.benchmark_id or "…", 60), style=_STRONG)
-    if view.agent:
-        title.append(f"  {_inert(view.agent, 60)}")
-    title.append(f"  {_PHASES.get(view.phase, view.phase)}", style="cyan")
+    phase = _PHASES.get(view.phase, view.phase)
+    agent = _inert(view.agent, 60)
+    if agent and title.cell_len + len(agent) + len(phase) + 4 <= width:
+        title.append(f"  {agent}")
+    title.append(f"  {phase}", style="cyan")
     where = Text(inert_text(path_text(record)) if record else "", style=_QUIET, no_wrap=True, overflow="ellipsis")
     return Group(title, where, Rule(style=_QUIET, characters="─" if width else "-"))
 
@@ -175,7 +180,7 @@ def _bars(view: RunView, width: int, now_ns: int) -> RenderableType:
             view.max_submissions,
             f"{len(view.submissions)} / {view.max_submissions}",
         ),
-        ("Agent time", seconds, limit, f"{duration_text(seconds)} / {duration_text(limit)}"),
+        ("Agent time", seconds, limit, f"{clock_text(seconds)} / {clock_text(limit)}"),
     ):
         bars.add_row(
             name,
@@ -196,7 +201,7 @@ def _running_line(running: Progress, now_ns: int) -> RenderableType:
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append("▸ ", style="cyan")
     line.append(inert_text(running.title, 40), style=_STRONG)
-    line.append(f"  {running.completed} of {running.planned} Episodes")
+    line.append(f"  {running.completed} of {counted(running.planned, 'Episode')}")
     if running.completed and elapsed > 0.2:
         rate = running.completed / elapsed
         line.append(f"  {rate:.0f}/s" if rate >= 10 else f"  {rate:.1f}/s", style=_QUIET)
@@ -234,6 +239,7 @@ def _columns(
     view: RunView, width: int, rows: Sequence[SubmissionRow], changes: Mapping[str, Changes], edits: Mapping[str, str]
 ) -> list[_Column]:
     best, maximizes, narrow = view.best, view.maximizes, width < _NARROW
+    decimals = column_decimals(row.score for row in rows)
 
     def name(row: SubmissionRow) -> Text:
         text = inert_text(row.submission_id, 40)
@@ -251,8 +257,8 @@ def _columns(
     columns = [
         _Column("#" if narrow else "Submission", name, "left"),
         _Column("Eps" if narrow else "Episodes", lambda row: Text(str(row.episodes)), rank=6),
-        _Column("Score", lambda row: _score_cell(row, view)),
-        _Column("Change", _change_cell),
+        _Column("Score", lambda row: _score_cell(row, view, decimals)),
+        _Column("Change", lambda row: _change_cell(row, decimals)),
         _Column("vs previous", against(lambda one: one.previous), rank=5),
         _Column("vs best", against(lambda one: one.best), rank=4),
         _Column("Failures", _failures_cell, rank=2 if any(row.policy_failures for row in rows) else 8),
@@ -275,16 +281,16 @@ def _seconds_cell(row: SubmissionRow) -> Text:
     return Text("" if row.seconds is None else f"{row.seconds:.2f}")
 
 
-def _score_cell(row: SubmissionRow, view: RunView) -> Text:
+def _score_cell(row: SubmissionRow, view: RunView, decimals: int | None) -> Text:
     if row.state == "running":
         return Text("…" if view.phase != "ended" else "lost", style=_QUIET)
-    return Text("none", style=_BAD) if row.score is None else Text(score_text(row.score))
+    return Text("none", style=_BAD) if row.score is None else Text(aligned_text(row.score, decimals))
 
 
-def _change_cell(row: SubmissionRow) -> Text:
+def _change_cell(row: SubmissionRow, decimals: int | None) -> Text:
     if row.change is None:
         return Text("")
-    return Text(_signed(row.change), style=_GOOD if row.change > 0 else _QUIET)
+    return Text(signed_text(row.change, decimals), style=_GOOD if row.change > 0 else _QUIET)
 
 
 def _failures_cell(row: SubmissionRow) -> Text:
@@ -330,17 +336,19 @@ def _facts(
         text.append(f"  {sparkline([row.score or 0.0 for row in view.published], width=40)}", style="cyan")
         facts.append(("Training", text))
     facts.extend(_diagnostics_facts(diagnostics))
-    used = f"{view.episodes_used} of {view.episode_budget} Episodes, "
-    used += f"{len(view.submissions)} of {view.max_submissions} Submissions"
-    facts.append(("Budget", Text(used)))
+    if view.episode_budget:
+        used = f"{view.episodes_used} of {counted(view.episode_budget, 'Episode')}, "
+        used += f"{len(view.submissions)} of {counted(view.max_submissions, 'Submission')}"
+        facts.append(("Budget", Text(used)))
     agent = _inert(view.agent, 60)
     if view.agent_end:
         agent += f", {_inert(view.agent_end.replace('_', ' '), 40)}"
     if view.agent_seconds is not None:
         agent += f" after {duration_text(view.agent_seconds)}"
     usage = _usage(view)
-    facts.append(("Agent", Text(agent + (f"; {usage}" if usage else ""))))
-    if view.agent_message and view.agent_end not in _GOOD_ENDS and view.terminal_reason != "finished":
+    if agent or usage:
+        facts.append(("Agent", Text(agent + (f"; {usage}" if usage else ""))))
+    if view.agent_message and view.agent_end not in _PLAIN_ENDS and view.terminal_reason != "finished":
         facts.append(("", Text(_inert(view.agent_message, 300), style="yellow")))
     if errors:
         lines = [error_line(group, 120) for group in errors[:_ERRORS_SHOWN]]
@@ -350,8 +358,9 @@ def _facts(
     elif view.policy_failures:
         facts.append(("Policy failures", Text(_failures(view), style=_BAD)))
     if view.refusals:
-        number = "1 request" if view.refusals == 1 else f"{view.refusals} requests"
-        facts.append(("Refused", Text(f"{number}, the last: {_inert(view.last_refusal or '', 200)}")))
+        facts.append(
+            ("Refused", Text(f"{counted(view.refusals, 'request')}, the last: {_inert(view.last_refusal or '', 200)}"))
+        )
     if view.validation:
         facts.extend(_validation_facts(view))
     if view.selected:
@@ -377,17 +386,21 @@ def _diagnostics_facts(diagnostics: Mapping[str, object]) -> list[tuple[str, Tex
             area, gain = curve.get("score_area"), curve.get("gain_area")
             text = f"50 % of the gain after {half} Episodes, 80 % after {most}; mean best score over the budget "
             text += score_text(area)
-            text += f" ({gain:.0%} of the gain)" if isinstance(gain, int | float) else ""
+            text += f" ({100 * gain:.0f} % of the gain)" if isinstance(gain, int | float) else ""
             facts.append(("Trajectory", Text(inert_text(text, 200))))
         gaps = [
-            f"{_signed(gap)} {words}"
-            for key, words in (("validation_gap", "training over Validation"), ("heldout_gap", "best over held-out"))
+            f"{whose} score {score_text(abs(gap))} {'better' if gap >= 0 else 'worse'} than {than}"
+            for key, whose, than in (
+                ("validation_gap", "training", "Validation"),
+                ("heldout_gap", "best training", "held-out"),
+            )
             if isinstance(gap := curve.get(key), int | float)
         ]
         if gaps:
             facts.append(("Gaps", Text(inert_text(", ".join(gaps), 200))))
     if isinstance(edits, Mapping) and edits:
-        facts.append(("Edits", Text(inert_text(", ".join(f"{n} {kind}" for kind, n in edits.items()), 200))))
+        told = [f"{number} {'unchanged' if kind == 'none' else kind}" for kind, number in edits.items()]
+        facts.append(("Edits", Text(inert_text(", ".join(told), 200))))
     return facts
 
 
@@ -456,9 +469,9 @@ def usage_text(
     """``"3 turns, 7 tool calls, 12k tokens in (9k cached), 1k out, $0.12"``; what is not known or zero is left out."""
     parts = []
     if turns:
-        parts.append("1 turn" if turns == 1 else f"{turns} turns")
+        parts.append(counted(turns, "turn"))
     if tool_calls:
-        parts.append("1 tool call" if tool_calls == 1 else f"{tool_calls} tool calls")
+        parts.append(counted(tool_calls, "tool call"))
     if input_tokens or output_tokens:
         cached = f" ({_short(cached_tokens)} cached)" if cached_tokens else ""
         parts.append(f"{_short(input_tokens or 0)} tokens in{cached}, {_short(output_tokens or 0)} out")
@@ -480,32 +493,16 @@ def change_text(change: PairedChange | None, *, maximizes: bool, words: bool = F
     if change.mean is None:
         return Text("no Episode that both completed" if words else "", style=_QUIET)
     better = (change.mean > 0) == maximizes
-    text = Text(_short_signed(change.mean), style=(_GOOD if better else _BAD) if change.is_clear else _QUIET)
+    text = Text(short_signed_text(change.mean), style=(_GOOD if better else _BAD) if change.is_clear else _QUIET)
     if change.low is not None and change.high is not None:
-        text.append(f" ({_short_signed(change.low)} … {_short_signed(change.high)})")
+        text.append(f" ({short_signed_text(change.low)} … {short_signed_text(change.high)})")
     if words:
-        number = "1 shared Episode" if change.pairs == 1 else f"{change.pairs} shared Episodes"
-        text.append(f" mean reward on {number}")
+        text.append(f" mean reward on {counted(change.pairs, 'shared Episode')}")
         if change.left_out:
             text.append(f", {change.left_out} left out where a Policy failed")
         if change.low is not None and not change.is_clear:
-            text.append("; may be noise")
+            text.append("; no difference" if change.low == change.high == 0 else "; may be noise")
     return text
-
-
-def _signed(value: float) -> str:
-    if not value:
-        return "±0"
-    return f"{'+' if value > 0 else '−'}{score_text(abs(value))}"
-
-
-def _short_signed(value: float) -> str:
-    """Three digits are all that noise leaves."""
-    if not value:
-        return "±0"
-    magnitude = abs(value)
-    digits = f"{magnitude:.0f}" if 100 <= magnitude < 1e6 else f"{magnitude:.3g}"
-    return f"{'+' if value > 0 else '−'}{digits}"
 
 
 def _short(number: int) -> str:

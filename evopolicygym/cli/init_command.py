@@ -17,6 +17,7 @@ from typing import Any
 import tomli_w
 
 from evopolicygym.authoring import Benchmark
+from evopolicygym.cli.numbers import counted
 from evopolicygym.errors import BenchmarkError, SpecError
 from evopolicygym.run.console import inert_text, score_text
 from evopolicygym.spec import load_spec
@@ -90,9 +91,8 @@ def _start(benchmark: str) -> _Start:
     table: dict[str, object] = {"use": _GYMNASIUM, "env_id": rest}
     if played.step_limit_assumed:
         table["max_episode_steps"] = played.max_episode_steps
-    number = "1 random Episode" if len(played.returns) == 1 else f"{len(played.returns)} random Episodes"
     worst = min(played.returns)
-    told = f"worst return of {number}: {score_text(worst)}"
+    told = f"worst return of {counted(len(played.returns), 'random Episode')}: {score_text(worst)}"
     if played.known_failure_return is not None:
         floor = float(played.known_failure_return)
         line = f"# failure_return = {floor!r}  # what a failed Episode counts: the known bound; {told}"

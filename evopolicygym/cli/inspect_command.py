@@ -2,23 +2,24 @@
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from evopolicygym.cli.columns import Column, fitted_table
 from evopolicygym.cli.consoles import result_console, show
 from evopolicygym.cli.frames import path_text, run_summary, shown_rows, submissions_table
+from evopolicygym.cli.numbers import aligned_text, column_decimals
 from evopolicygym.cli.pager import paged_console, show_paged
 from evopolicygym.cli.recorded import RecordedRun, open_recorded
 from evopolicygym.cli.references import find_program, find_submission, latest_record
 from evopolicygym.cli.report import print_json, run_report, submission_report
 from evopolicygym.errors import RecordError
-from evopolicygym.record import RunEvent
-from evopolicygym.run.console import inert_text, score_text
+from evopolicygym.record import RUN_SCHEMA, RunEvent
+from evopolicygym.run.console import inert_text
 
 _TEXT_WIDTH = 400
 _ROWS_SHOWN = 60
@@ -132,6 +133,8 @@ def _show_record(run: RecordedRun, limit: int | None) -> None:
         hints.append(f"evopolicygym inspect {where} --all")
     if view.best is not None:
         hints.append(f"evopolicygym inspect {where} {view.selected or view.best.submission_id}")
+    if run.outcome not in ("finished", "running") and run.record.schema == RUN_SCHEMA:
+        hints.append(f"evopolicygym resume {where}")
     if hints:
         parts.append(Group(*(Text(inert_text(hint), style="dim", overflow="fold") for hint in hints)))
     show_paged(*parts)
@@ -142,26 +145,32 @@ def _show_folder(path: Path, *, as_json: bool) -> None:
     if as_json:
         print_json([run_report(run) for run in runs])
         return
-    width = result_console().width
-    narrow = width < 64
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    for name in ("Record", "Outcome") if narrow else ("Record", "Benchmark", "Agent", "Outcome"):
-        table.add_column(name, overflow="fold")
-    for name in ("Training", "Held-out") if narrow else ("Submissions", "Training", "Held-out"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for run in runs:
-        view, outcome = run.view, run.outcome
-        cells = [
-            Text(inert_text(run.record.path.name)),
-            Text(inert_text(view.benchmark_id, 40)),
-            Text(inert_text(view.agent, 40)),
-            Text(inert_text(outcome.replace("_", " "), 40), style="green" if outcome == "finished" else "red"),
-            Text(str(len(view.published))),
-            Text(score_text(view.best.score if view.best else None)),
-            Text(score_text(view.assessment_score)),
-        ]
-        table.add_row(*(cells[index] for index in ((0, 3, 5, 6) if narrow else range(7))))
-    show_paged(table)
+    best = [None if run.view.best is None else run.view.best.score for run in runs]
+    assessed = [run.view.assessment_score for run in runs]
+    outcomes = [run.outcome for run in runs]
+    columns = (
+        Column("Record", [Text(inert_text(run.record.path.name)) for run in runs]),
+        Column(
+            "Outcome",
+            [
+                Text(inert_text(outcome.replace("_", " "), 40), style="green" if outcome == "finished" else "red")
+                for outcome in outcomes
+            ],
+        ),
+        Column("Held-out", _score_cells(assessed), right=True),
+        Column("Training", _score_cells(best), right=True),
+        Column("Submissions", [Text(str(len(run.view.published))) for run in runs], right=True),
+        Column("Benchmark", [Text(inert_text(run.view.benchmark_id, 40)) for run in runs]),
+        Column("Agent", [Text(inert_text(run.view.agent, 40)) for run in runs]),
+    )
+    hint = f"evopolicygym compare {shlex.quote(path_text(path))}" if len(runs) > 1 else ""
+    table = fitted_table(columns, width=result_console().width, least=3)
+    show_paged(table, *([Text(inert_text(hint), style="dim", overflow="fold")] if hint else []))
+
+
+def _score_cells(scores: Sequence[float | None]) -> list[Text]:
+    decimals = column_decimals(scores)
+    return [Text(aligned_text(score, decimals)) for score in scores]
 
 
 def _show_submission(run: RecordedRun, wanted: str, *, as_json: bool) -> None:

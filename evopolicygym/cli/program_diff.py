@@ -8,6 +8,7 @@ from rich.text import Text
 
 from evopolicygym.analysis import code_metrics
 from evopolicygym.cli.documents import FileDiff, ProgramDiffDocument
+from evopolicygym.cli.numbers import counted
 from evopolicygym.program import Program
 from evopolicygym.run.console import inert_line
 
@@ -67,9 +68,8 @@ def diff_document(before: NamedProgram, after: NamedProgram) -> ProgramDiffDocum
 def _summary(document: ProgramDiffDocument) -> str:
     if not document["files"]:
         return "the same Program"
-    number = len(document["files"])
-    files = "1 file" if number == 1 else f"{number} files"
-    size = f"+{document['lines_added']} −{document['lines_removed']} lines"
+    files = counted(len(document["files"]), "file")
+    size = f"+{document['lines_added']} -{document['lines_removed']} lines"
     return f"{document['edit']} edit, {files}, {size}"
 
 

@@ -125,8 +125,8 @@ class RecordedRun:
             if best is None or self.view.is_better(row, best):
                 best = row
         rewards = self._rewards({name for pair in pairs for name in pair if name is not None})
-        episodes = max((len(values) for values in rewards.values()), default=1)
-        resamples = resamples_for(2 * len(pairs), episodes)
+        # The same for every part of the Run that is shown, so that no two screens tell different intervals.
+        resamples = resamples_for(2 * len(rows), max((row.episodes for row in rows), default=1))
 
         def change(before: str | None, after: str) -> PairedChange | None:
             return paired_change(rewards.get(before or "", {}), rewards.get(after, {}), resamples=resamples)
@@ -252,6 +252,10 @@ def _fill_in(view: RunView, record: RunRecord) -> None:
     manifest = record.manifest
     config, benchmark = _table(manifest, "config"), _table(manifest, "benchmark")
     view.terminal_reason = view.terminal_reason or record.terminal_reason
+    if record.schema not in (None, RUN_SCHEMA):
+        view.notices.append(
+            f"this Record has the form {record.schema}, not {RUN_SCHEMA}; some of what it tells may be missing here"
+        )
     view.benchmark_id = view.benchmark_id or _text(benchmark.get("id")) or _text(manifest.get("benchmark_id"))
     view.program_digest = view.program_digest or _text(_table(manifest, "initial_program").get("digest"))
     view.selected = view.selected or _text(manifest.get("selected_submission_id")) or None

@@ -8,6 +8,7 @@ from evopolicygym.errors import RecordError
 from evopolicygym.program import Program
 from evopolicygym.record import SubmissionRecord
 from evopolicygym.results import format_submission_id
+from evopolicygym.spec.problems import did_you_mean
 
 INITIAL = "initial"
 
@@ -41,7 +42,8 @@ def find_submission(run: RecordedRun, wanted: str) -> SubmissionRecord:
     except KeyError:
         published = [submission.submission_id for submission in run.record.submissions]
         has = f"it has {published[0]} to {published[-1]}" if published else "nothing was published"
-        raise RecordError(f'{run.record.path} has no Submission "{name}"; {has}') from None
+        near = "" if number else did_you_mean(wanted, [*named, *published])
+        raise RecordError(f'{run.record.path} has no Submission "{name}"; {has}.{near}') from None
 
 
 def find_program(run: RecordedRun, wanted: str) -> tuple[str, Program]:

@@ -78,7 +78,12 @@ def run_report(run: RecordedRun) -> RunReport:
         "assessment": _assessment(view),
         "agent_end": None
         if view.agent_end is None
-        else {"reason": view.agent_end, "seconds": view.agent_seconds, "message": view.agent_message},
+        else {
+            "reason": view.agent_end,
+            "seconds": view.agent_seconds,
+            "message": view.agent_message,
+            "resumable": view.agent_resumable,
+        },
         "usage": {
             "turns": view.turns,
             "tool_calls": view.tool_calls,

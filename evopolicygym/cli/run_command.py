@@ -14,7 +14,8 @@ from rich.text import Text
 from evopolicygym.agents import AgentInvocation, AgentTask
 from evopolicygym.agents.invocation import RECORDED_TASK
 from evopolicygym.cli.consoles import message_console, show
-from evopolicygym.cli.frames import duration_text, path_text
+from evopolicygym.cli.frames import path_text
+from evopolicygym.cli.numbers import counted, duration_text
 from evopolicygym.cli.run_display import show_run
 from evopolicygym.cli.settings import Settings, load_settings
 from evopolicygym.record import RunObserver
@@ -63,7 +64,7 @@ def check_only(path: Path, overrides: Sequence[str], record_to: str | None) -> N
     facts = Table.grid(Column(style="dim", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
     for name, value in (
         ("Benchmark", resolved.benchmark.spec.id),
-        ("Program", f"{resolved.initial_program.digest}, {resolved.initial_program.file_count} files"),
+        ("Program", f"{resolved.initial_program.digest}, {counted(resolved.initial_program.file_count, 'file')}"),
         ("Agent", _what_would_run(invocation, task)),
         ("Task", _DELIVERIES[invocation.task_delivery]),
         ("Environment", _environment_names(invocation)),

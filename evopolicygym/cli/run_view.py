@@ -81,6 +81,7 @@ class RunView:
     agent_started_ns: int | None = None
     agent_seconds: float | None = None
     agent_end: str | None = None
+    agent_resumable: bool = False
     agent_message: str | None = None
     attempt: int = 1
     turns: int | None = None
@@ -207,6 +208,7 @@ class RunView:
         self.attempt = _int(fields, "attempt") or 1
         self.agent_started_ns = event.monotonic_ns
         self.agent_seconds = self.agent_end = self.agent_message = None
+        self.agent_resumable = False
 
     def _agent_event(self, fields: Fields, _event: RunEvent) -> None:
         for name in ("turns", "tool_calls", "input_tokens", "cached_tokens", "output_tokens"):
@@ -220,6 +222,7 @@ class RunView:
         self.agent_started_ns = None
         self.agent_seconds = _float(fields, "seconds")
         self.agent_end = _text(fields, "reason")
+        self.agent_resumable = fields.get("resumable") is True
         self.agent_message = _text(fields, "message") or None
 
     def _evaluation_started(self, fields: Fields, event: RunEvent) -> None:

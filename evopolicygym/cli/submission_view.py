@@ -8,6 +8,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from evopolicygym.cli.frames import change_text, path_text
+from evopolicygym.cli.numbers import aligned_text, column_decimals, counted, digest_text, duration_text
 from evopolicygym.cli.policy_errors import error_line, feedback_groups
 from evopolicygym.cli.recorded import RecordedRun
 from evopolicygym.policy import TensorValue
@@ -36,16 +37,17 @@ def submission_view(run: RecordedRun, submission: SubmissionRecord, *, width: in
         facts.add_row("Vs previous", change_text(changes.previous, maximizes=view.maximizes, words=True))
         facts.add_row("Vs best before", change_text(changes.best, maximizes=view.maximizes, words=True))
     facts.add_row("Program", Text(inert_text(path_text(submission.program_path))))
-    facts.add_row("", Text(inert_text(submission.program_digest or "")))
+    facts.add_row("", Text(inert_text(digest_text(submission.program_digest or ""))))
     code = _code(run, name)
     if code:
         facts.add_row("Code", Text(code))
-    budget = f"{submission.episodes_used} Episodes used, {submission.episodes_remaining} left after it"
-    facts.add_row("Budget", Text(budget))
+    used, left = submission.episodes_used, submission.episodes_remaining
+    if used is not None:
+        facts.add_row("Budget", Text(f"{counted(used, 'Episode')} used" + ("" if left is None else f", {left} left")))
     if row is not None and row.selector:
-        facts.add_row("Indices", Text(inert_text(row.selector, _TEXT_WIDTH)))
+        facts.add_row("Pool", Text(f"Episodes {inert_text(row.selector, _TEXT_WIDTH)}"))
     if row is not None and row.seconds is not None:
-        facts.add_row("Seconds", Text(f"{row.seconds:.2f}"))
+        facts.add_row("Time", Text(duration_text(row.seconds)))
     parts = (
         _feedback(submission),
         _errors(submission),
@@ -61,8 +63,8 @@ def _code(run: RecordedRun, name: str) -> str:
         if isinstance(entry, Mapping) and entry.get("submission_id") == name:
             functions = entry.get("functions")
             told = f"{entry.get('source_lines')} source lines"
-            told += f", {functions} functions" if functions is not None else ""
-            size = f"+{entry.get('lines_added')} −{entry.get('lines_removed')} lines"
+            told += f", {counted(functions, 'function')}" if isinstance(functions, int) else ""
+            size = f"+{entry.get('lines_added')} -{entry.get('lines_removed')} lines"
             return inert_text(f"{told}; {entry.get('edit')} edit, {size}")
     return ""
 
@@ -120,10 +122,11 @@ def _episodes(submission: SubmissionRecord) -> RenderableType | None:
     table.add_column("Reward", justify="right")
     table.add_column("Steps", justify="right")
     table.add_column("", no_wrap=True)
+    decimals = column_decimals(episode.get("reward") for episode in episodes[:_EPISODES_SHOWN])
     for episode in episodes[:_EPISODES_SHOWN]:
         table.add_row(
             Text(str(episode.get("episode_index"))),
-            Text(score_text(episode.get("reward"))),
+            Text(aligned_text(episode.get("reward"), decimals)),
             Text(str(episode.get("steps"))),
             Text(inert_text(str(episode.get("failure") or ""), 40), style="red"),
         )

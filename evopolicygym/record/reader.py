@@ -5,6 +5,7 @@ cannot be read is named by file and line and left out.
 """
 
 import calendar
+import difflib
 import fcntl
 import os
 import re
@@ -62,11 +63,23 @@ def open_run(path: str | os.PathLike[str]) -> "RunRecord":
     root = Path(path).absolute()
     if not root.is_dir():
         what = "is not a directory" if os.path.lexists(root) else "does not exist"
-        raise RecordError(f"{root} {what}; give the directory that a Run was recorded to")
+        raise RecordError(f"{root} {what}; give the directory that a Run was recorded to{_near_record(root)}")
     layout = RecordLayout(root)
     if not os.path.lexists(layout.manifest) and not os.path.lexists(layout.journal):
         raise RecordError(f"{root} is not a Record: it holds neither {names.MANIFEST} nor {names.JOURNAL}")
     return RunRecord(layout)
+
+
+def _near_record(path: Path) -> str:
+    """A hint at the Record that was meant: the one that a file belongs to, or one with nearly this name."""
+    if (path.parent / names.MANIFEST).is_file():
+        return f", {path.parent}"
+    try:
+        known = [entry.name for entry in path.parent.iterdir() if (entry / names.MANIFEST).is_file()]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, known, n=1)
+    return f'. Did you mean "{near[0]}"?' if near else ""
 
 
 class RunRecord:

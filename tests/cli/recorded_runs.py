@@ -101,13 +101,15 @@ def write_record(
     return path
 
 
-def write_paired_record(path: Path, program_directory: Path, rewards: Sequence[dict[int, float | None]]) -> Path:
+def write_paired_record(
+    path: Path, program_directory: Path, rewards: Sequence[dict[int, float | None]], budget: int = 100
+) -> Path:
     """A Record that was not ended, with one Submission for each mapping of Episode index to reward."""
     program = initial_program(program_directory)
     writer = RecordWriter.create(path)
     journal = writer.journal
     writer.write_initial(program, ())
-    left = budget = 100
+    left = budget
     writer.write_manifest({"schema": "evopolicygym/run-record/v9", "status": "running"})
     journal.append(run_started(program.digest, budget))
     for number, played in enumerate(rewards, 1):

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,27 @@ def test_an_unknown_submission_names_those_there_are(command: Command, records: 
     done = command("inspect", records / "finished", "9")
     assert done.returncode == 2
     assert 'no Submission "submission-000009"; it has submission-000001 to submission-000003' in done.stderr
+    assert 'Did you mean "selected"?' in command("inspect", records / "finished", "selectd").stderr
+
+
+def test_a_misspelt_record_names_the_one_that_was_meant(command: Command, records: Path) -> None:
+    done = command("inspect", records / "finishd")
+    assert done.returncode == 2
+    assert done.stderr.endswith('Did you mean "finished"?\n')
+    assert command("inspect", records / "finished" / "run.json").stderr.endswith(f", {records}/finished\n")
+
+
+def test_a_run_that_did_not_finish_says_how_to_go_on(inspect: Inspect, records: Path) -> None:
+    assert inspect(records / "crashed").endswith(f"evopolicygym resume {records}/crashed\n")
+    assert "evopolicygym resume" not in inspect(records / "finished")
+
+
+def test_a_record_of_a_later_form_is_shown_with_a_note(inspect: Inspect, records: Path, tmp_path: Path) -> None:
+    shutil.copytree(records / "finished", tmp_path / "later")
+    manifest = tmp_path / "later" / "run.json"
+    manifest.write_text(manifest.read_text().replace("run-record/v9", "run-record/v99"))
+    assert "this Record has the form evopolicygym/run-record/v99" in inspect(tmp_path / "later").replace("\n", " ")
+    subprocess.run(["chmod", "-R", "u+w", str(tmp_path)], check=True)
 
 
 def test_json_is_one_document(inspect: Inspect, records: Path) -> None:
@@ -100,9 +122,10 @@ def test_events_as_json_are_the_lines_of_the_journal(inspect: Inspect, records: 
 
 
 def test_a_folder_of_records_is_listed(inspect: Inspect, records: Path) -> None:
-    shown = inspect(records).splitlines()
+    *shown, _, hint = inspect(records).splitlines()
     assert [line.split()[0] for line in shown] == ["Record", "crashed", "failed", "finished"]
     assert "47.50" in shown[-1]
+    assert hint == f"evopolicygym compare {records}"
     assert [one["status"] for one in json.loads(inspect(records, as_json=True))] == [
         "crashed",
         "finished",
@@ -169,7 +192,7 @@ def test_every_document_keeps_its_schema(inspect: Inspect, records: Path) -> Non
 
 def test_two_programs_are_compared_line_by_line(inspect: Inspect, records: Path) -> None:
     shown = inspect(records / "finished", diff=("initial", "best"))
-    assert "initial Program → submission-000002: structural edit, 1 file, +1 −2 lines" in shown
+    assert "initial Program → submission-000002: structural edit, 1 file, +1 -2 lines" in shown
     assert "-def make_policy(context):\n" in shown
     assert "+# 2\n" in shown
     assert "the same Program" in inspect(records / "finished", diff=("1", "initial"))
@@ -313,7 +336,7 @@ def test_many_submissions_are_cut_to_the_latest_the_best_and_the_selected(
 
 def test_a_locale_without_the_characters_gets_plain_ones(command: Command, records: Path) -> None:
     shown = command("inspect", records / "finished", PYTHONIOENCODING="ascii").stdout
-    assert "submission-000003           2  38.00  -2.000" in shown
+    assert "submission-000003           2  38.00   -2.00" in shown
     assert "submission-000002 *" in shown
     assert "initial Program 9.500  _##" in shown
     assert "?" not in shown

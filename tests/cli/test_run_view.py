@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from recorded_runs import Kept, write_record
 
-from evopolicygym.cli.frames import duration_text, live_frame
+from evopolicygym.cli.frames import live_frame
+from evopolicygym.cli.numbers import duration_text
 from evopolicygym.cli.run_view import RunView, sparkline
 from evopolicygym.record import RunEvent
 
