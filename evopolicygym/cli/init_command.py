@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import re
 import shlex
@@ -63,7 +64,7 @@ def init_directory(directory: Path, benchmark: str) -> None:
     with tempfile.TemporaryDirectory(prefix="evopolicygym-init-") as scratch:
         draft = Path(scratch)
         _write(draft, start, "", {}, policy, {"weights": []}, directory)
-        made = load_spec(draft / "spec.toml", [_python_path()]).resolve_evaluation().benchmark
+        made = _made(benchmark, draft / "spec.toml")
         weights = _weights(made, draft / "program" / "policy.py")
     directory.mkdir(parents=True, exist_ok=True)
     _write(directory, start, made.spec.id, start.comments, policy, {"weights": weights}, directory)
@@ -72,12 +73,23 @@ def init_directory(directory: Path, benchmark: str) -> None:
     where = shlex.quote(str(directory))
     sys.stdout.write(
         f"Wrote {directory}: spec.toml, program/, README.md for {inert_text(made.spec.id, 100)}\n\n"
-        f"evopolicygym check {where}/spec.toml\nevopolicygym run {where}/spec.toml\n"
+        f"evopolicygym check {where}/spec.toml    # try Benchmark and Policy\n"
+        f"evopolicygym run {where}/spec.toml      # let an Agent improve the Policy\n"
     )
+
+
+def _made(benchmark: str, spec: Path) -> Benchmark:
+    try:
+        return load_spec(spec, [_python_path()]).resolve_evaluation().benchmark
+    except SpecError as error:  # it names a draft that the user never sees; the advice below its head is what helps
+        told = [line.strip() for line in str(error).splitlines() if str(spec) not in line]
+        raise SpecError(f"--benchmark {benchmark}: {' '.join(told)}") from error
 
 
 def _start(benchmark: str) -> _Start:
     kind, _, rest = benchmark.partition(":")
+    if kind == _GYMNASIUM and not rest:
+        raise SpecError(f"--benchmark {benchmark}: name an environment, as in {DEFAULT_BENCHMARK}")
     if kind != _GYMNASIUM or not rest:
         return _Start({"use": benchmark}, {})
     try:
@@ -97,7 +109,7 @@ def _start(benchmark: str) -> _Start:
         floor = float(played.known_failure_return)
         line = f"# failure_return = {floor!r}  # what a failed Episode counts: the known bound; {told}"
         return _Start(table, {"failure_return": line})
-    table["failure_return"] = float(worst)
+    table["failure_return"] = math.floor(worst * 100) / 100
     return _Start(
         table,
         {
