@@ -154,8 +154,8 @@ def commands_page() -> str:
 
 
 def _placeholder(argument: Any) -> str:
-    shown = str(argument.metavar or argument.name.upper())
-    return shown if argument.required or shown.startswith("[") else f"[{shown}]"
+    shown = str(argument.metavar or argument.name.upper()) + ("…" if argument.nargs == -1 else "")
+    return shown if argument.required else f"[{shown}]"
 
 
 def _names(parameter: Any) -> str:

@@ -389,7 +389,9 @@ def _diagnostics_facts(diagnostics: Mapping[str, object]) -> list[tuple[str, Tex
             text += f" ({100 * gain:.0f} % of the gain)" if isinstance(gain, int | float) else ""
             facts.append(("Trajectory", Text(inert_text(text, 200))))
         gaps = [
-            f"{whose} score {score_text(abs(gap))} {'better' if gap >= 0 else 'worse'} than {than}"
+            f"{whose} score equal to {than}"
+            if not gap
+            else f"{whose} score {score_text(abs(gap))} {'better' if gap > 0 else 'worse'} than {than}"
             for key, whose, than in (
                 ("validation_gap", "training", "Validation"),
                 ("heldout_gap", "best training", "held-out"),
