@@ -221,7 +221,7 @@ def _show_events(run: RecordedRun, wanted: Wanted) -> None:
             _follow(run, wanted)
             return
         events = record.follow()
-        _print_events(events, result_console())
+        _print_events(events, result_console(), flush=True)
     elif wanted.as_json:
         for line in record.lines():
             sys.stdout.buffer.write(line + b"\n")
@@ -230,11 +230,17 @@ def _show_events(run: RecordedRun, wanted: Wanted) -> None:
             _print_events(record.events(), console)
 
 
-def _print_events(events: Iterable[RunEvent], console: Console) -> None:
+def _print_events(events: Iterable[RunEvent], console: Console, *, flush: bool = False) -> None:
     start: int | None = None
     for event in events:
         start = event.time_unix_ns if start is None else start
-        console.print(_event_line(event, start), soft_wrap=True)
+        line = _event_line(event, start)
+        if console.is_terminal:
+            console.print(line, soft_wrap=True)
+        else:  # the same without styles, for journals of a million lines
+            console.file.write(f"{line.plain}\n")
+            if flush:
+                console.file.flush()
 
 
 def _event_line(event: RunEvent, start_ns: int) -> Text:
