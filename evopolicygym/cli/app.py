@@ -2,24 +2,45 @@
 
 import enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from evopolicygym.cli.completion import record_paths, spec_files, submission_names
 from evopolicygym.cli.failures import show_tracebacks
 
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Let help show nothing beside options that take no value; Typer would say ``<bool>``."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """All commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
 app = typer.Typer(
     name="evopolicygym",
+    cls=Group,
     help="Measures how well a coding agent improves an executable Policy when interaction costs budget.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-FLAG = ""
-"""What help shows beside an option that takes no value."""
 
 
 class ProgressMode(enum.StrEnum):
@@ -49,7 +70,6 @@ Debug = Annotated[
     bool,
     typer.Option(
         "--debug",
-        metavar=FLAG,
         help="Show tracebacks of errors.",
         callback=show_tracebacks,
         expose_value=False,
@@ -66,10 +86,10 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Override a key, as in --set run.seed=7. Repeatable.", show_default=False
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print one JSON document.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Pager = Annotated[
     bool,
-    typer.Option("--pager/--no-pager", metavar=FLAG, help="Show what is longer than the screen in a pager."),
+    typer.Option("--pager/--no-pager", help="Show what is longer than the screen in a pager."),
 ]
 Progress = Annotated[
     ProgressMode | None,
@@ -94,14 +114,14 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", metavar=FLAG, help="Print the version and exit.", callback=_version, is_eager=True),
+        typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True),
     ] = False,
     debug: Debug = False,
 ) -> None:
     pass
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
     spec: SpecFile,
     overrides: Overrides = None,
@@ -112,7 +132,7 @@ def run(
     progress: Progress = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", metavar=FLAG, help="Check everything, print the resolved spec, start nothing."),
+        typer.Option("--dry-run", help="Check everything, print the resolved spec, start nothing."),
     ] = False,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
@@ -127,7 +147,7 @@ def run(
         raise typer.Exit(run_spec(spec, overrides or [], record_to, mode, as_json=json))
 
 
-@app.command()
+@app.command(cls=Command)
 def resume(
     record: Annotated[Path, typer.Argument(metavar="RUN", help="The Record.", show_default=False)],
     add_time: Annotated[
@@ -144,7 +164,7 @@ def resume(
     ] = 0,
     select: Annotated[
         bool,
-        typer.Option("--select", metavar=FLAG, help="Hand off the best published Submissions; start no Agent."),
+        typer.Option("--select", help="Hand off the best published Submissions; start no Agent."),
     ] = False,
     overrides: Annotated[
         list[str] | None,
@@ -175,7 +195,7 @@ def resume(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def inspect(
     record: Annotated[
         Path | None,
@@ -204,16 +224,10 @@ def inspect(
             show_default=False,
         ),
     ] = None,
-    agent: Annotated[bool, typer.Option("--agent", metavar=FLAG, help="Print what the Agent said and did.")] = False,
-    events: Annotated[
-        bool, typer.Option("--events", metavar=FLAG, help="Print the journal, one event a line.")
-    ] = False,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", metavar=FLAG, help="Watch a Run that goes on, until it ends.")
-    ] = False,
-    every: Annotated[
-        bool, typer.Option("--all", metavar=FLAG, help="List every Submission, however many there are.")
-    ] = False,
+    agent: Annotated[bool, typer.Option("--agent", help="Print what the Agent said and did.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Print the journal, one event a line.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch a Run that goes on, until it ends.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="List every Submission, however many there are.")] = False,
     json: Json = False,
     pager: Pager = True,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
@@ -227,7 +241,7 @@ def inspect(
     inspect_record(record, wanted)
 
 
-@app.command()
+@app.command(cls=Command)
 def compare(
     records: Annotated[
         list[Path],
@@ -240,9 +254,7 @@ def compare(
         typer.Option("--against", metavar="RUN", help="Pair the others with this one.", show_default="the first"),
     ] = None,
     json: Json = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", metavar=FLAG, help="Print one line of comma-separated values a Run.")
-    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print one line of comma-separated values a Run.")] = False,
     pager: Pager = True,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
 ) -> None:
@@ -254,7 +266,7 @@ def compare(
     compare_runs(records, against=against, as_json=json, as_csv=csv)
 
 
-@app.command()
+@app.command(cls=Command)
 def evaluate(
     spec: SpecFile,
     program: Annotated[
@@ -290,7 +302,7 @@ def evaluate(
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def check(
     spec: Annotated[
         Path | None,
@@ -299,9 +311,7 @@ def check(
     overrides: Overrides = None,
     sandbox: Annotated[
         bool,
-        typer.Option(
-            "--sandbox", metavar=FLAG, help="Instead: what this machine can do for a sandbox.", show_default=False
-        ),
+        typer.Option("--sandbox", help="Instead: what this machine can do for a sandbox.", show_default=False),
     ] = False,
     json: Json = False,
     debug: Debug = False,  # noqa: ARG001  # the callback takes it
@@ -318,7 +328,7 @@ def check(
     raise typer.Exit(check_spec(spec, overrides or [], as_json=json))
 
 
-@app.command()
+@app.command(cls=Command)
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.", show_default=False)],
     benchmark: Annotated[
@@ -333,7 +343,7 @@ def init(
     init_directory(directory, benchmark)
 
 
-@app.command()
+@app.command(cls=Command)
 def schema(
     document: Annotated[
         SchemaName, typer.Argument(metavar="DOCUMENT", help="spec, or a document that --json prints.")
@@ -354,13 +364,12 @@ def schema(
     typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
 
 
-@app.command()
+@app.command(cls=Command)
 def agents(
     probe: Annotated[
         bool,
         typer.Option(
             "--probe",
-            metavar=FLAG,
             help="Try each program that is found: one turn with a scripted model, at no cost.",
         ),
     ] = False,

@@ -21,7 +21,10 @@ def latest_record() -> Path:
     """
     known = recent_records()
     if not known:
-        raise RecordError("no Run of yours is known yet; start one with evopolicygym run SPEC.toml, or name a Record: evopolicygym inspect runs/…")
+        raise RecordError(
+            "no Run of yours is known yet; start one: evopolicygym run SPEC.toml; or name a Record: "
+            "evopolicygym inspect runs/…"
+        )
     return known[0]
 
 

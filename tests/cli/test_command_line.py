@@ -25,6 +25,7 @@ def test_help_answers_to_both_of_its_names(command: Command) -> None:
         assert done.returncode == 0
         assert "Usage: evopolicygym" in done.stdout
         assert "\x1b" not in done.stdout
+        assert "<bool>" not in done.stdout
 
 
 def test_help_loads_nothing_heavy() -> None:
