@@ -53,7 +53,7 @@ def compare_runs(paths: Sequence[Path], *, against: str | None, as_json: bool, a
         writer.writeheader()
         writer.writerows(report["runs"])
     else:
-        _show(report, {name: run.view.maximizes for name, run in zip(names, runs, strict=True)})
+        _show(report, reference, {name: run.view.maximizes for name, run in zip(names, runs, strict=True)})
 
 
 def comparison(runs: Mapping[str, RecordedRun], reference: str) -> ComparisonReport:
@@ -141,7 +141,7 @@ def _end(run: ComparedRun) -> str:
     return told.replace("_", " ")
 
 
-def _show(report: ComparisonReport, maximizes: Mapping[str, bool]) -> None:
+def _show(report: ComparisonReport, reference: str, maximizes: Mapping[str, bool]) -> None:
     width = result_console().width
     parts: list[RenderableType] = [_table(report["runs"], width)]
     if any(group["runs"] > 1 for group in report["groups"]):
@@ -149,13 +149,21 @@ def _show(report: ComparisonReport, maximizes: Mapping[str, bool]) -> None:
     if report["pairs"]:
         parts.append(_pair_lines(report["pairs"], maximizes))
     else:
-        told = "Nothing is paired: no other Run has played the same Episodes. Runs with equal run.seed do."
-        parts.append(Text(told, style="dim"))
+        parts.append(Text(inert_text(_why_unpaired(report, reference)), style="dim"))
     if report["differences"]:
         parts.append(_difference_lines(report["differences"]))
     if report["warnings"]:
         parts.append(Group(*(Text(inert_text(line), style="yellow") for line in report["warnings"])))
     show_paged(*parts)
+
+
+def _why_unpaired(report: ComparisonReport, reference: str) -> str:
+    if any(run["run"] == reference and run["infrastructure_failure"] for run in report["runs"]):
+        return f"{reference} has no score that counts, so none is paired with it; --against names another Run."
+    return (
+        f"No other Run has played the Episodes of {reference}, so none is paired with it. Runs with equal run.seed "
+        "share their Episodes; --against names another Run."
+    )
 
 
 def _table(runs: Sequence[ComparedRun], width: int) -> RenderableType:

@@ -119,6 +119,12 @@ def test_runs_on_the_same_episodes_are_paired(compare: Compare, compared: Path) 
     assert "second  held-out  +2 (+2 … +2) mean reward on 10 shared Episodes" in compare(compared, against="first")
 
 
+def test_a_run_that_shares_its_episodes_with_none_says_so(compare: Compare, compared: Path) -> None:
+    shown = " ".join(compare(compared, against="third").split())
+    assert "No other Run has played the Episodes of third" in shown
+    assert "broken has no score that counts" in " ".join(compare(compared).split())
+
+
 def test_what_the_runs_differ_in_is_told(compare: Compare, compared: Path) -> None:
     report = json.loads(compare(compared, as_json=True))
     assert report["differences"] == {

@@ -114,6 +114,14 @@ def test_a_directory_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
         init_directory(tmp_path, "gymnasium:CartPole-v1")
 
 
+def test_what_init_cannot_make_is_told_by_its_own_option(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        init_directory(tmp_path / "new", "no_such_module:Benchmark")
+    assert str(caught.value).startswith('--benchmark no_such_module:Benchmark: there is no module "no_such_module"')
+    assert "spec.toml" not in str(caught.value)
+    assert not (tmp_path / "new").exists()
+
+
 def test_an_unknown_id_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no environment 'CartPol-v1'"):
         init_directory(tmp_path / "start", "gymnasium:CartPol-v1")
