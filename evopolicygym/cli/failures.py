@@ -98,6 +98,9 @@ def _guarded() -> int | str | None:
     except EvoPolicyGymError as error:
         _explain(error, str(error))
         code = EXIT_USAGE if isinstance(error, _USAGE_ERRORS) else EXIT_ENDED_OTHERWISE
+    except OSError as error:  # a full disk, a file that may not be read
+        _explain(error, f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        code = EXIT_ENDED_OTHERWISE
     except Exception as error:  # noqa: BLE001  # the last line of defence: a user is told what happened
         _explain(error, f"{type(error).__name__}: {error}\nThis is a bug or a broken installation; --debug shows where")
         code = EXIT_ENDED_OTHERWISE
