@@ -166,7 +166,7 @@ def test_without_a_record_known_it_asks_for_one(
     inspect: Inspect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(RecordError, match="name one"):
+    with pytest.raises(RecordError, match="no Run of yours is known yet; start one"):
         inspect(None)
 
 
