@@ -148,7 +148,8 @@ def _aspects(run: RecordedRun) -> dict[str, str]:
 def _agent_settings(run: RecordedRun) -> str:
     """Model, effort and the like: what two Runs of one Agent may differ in."""
     identity = _table(_table(run.record.manifest, "agent"), "identity")
-    kept = {key: value for key, value in identity.items() if key not in _NO_SETTINGS and value is not None}
+    told = {key: value for key, value in identity.items() if key not in _NO_SETTINGS}
+    kept = {key: value for key, value in told.items() if value is not None and value is not False}
     return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in kept.items())
 
 
