@@ -290,7 +290,8 @@ def _score_cell(row: SubmissionRow, view: RunView, decimals: int | None) -> Text
 def _change_cell(row: SubmissionRow, decimals: int | None) -> Text:
     if row.change is None:
         return Text("")
-    return Text(signed_text(row.change, decimals), style=_GOOD if row.change > 0 else _QUIET)
+    # Without a colour: the two scores may be of other Episodes; "vs previous" and "vs best" tell what is clear.
+    return Text(signed_text(row.change, decimals))
 
 
 def _failures_cell(row: SubmissionRow) -> Text:
