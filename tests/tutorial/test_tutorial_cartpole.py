@@ -44,8 +44,8 @@ def installed_here() -> bool:
     return found is not None and (Path(str(found.origin)).parent / "baseline_program.py").is_file()
 
 
-@pytest.mark.skipif(not installed_here(), reason="docs/tutorial/cartpole is not installed (scripts/test does it)")
 def test_the_package_passes_its_own_tests(tmp_path):
+    assert installed_here(), "docs/tutorial/cartpole is not installed here: pip install -e docs/tutorial/cartpole"
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--rootdir", str(TUTORIAL)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(TUTORIAL / "tests")],
