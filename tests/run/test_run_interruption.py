@@ -90,7 +90,7 @@ def test_one_signal_ends_the_run_in_order(tmp_path, phase):
     committed(record)
 
 
-@pytest.mark.parametrize("phase", ["agent", "evaluation", "assessment"])
+@pytest.mark.parametrize("phase", PHASES)
 def test_three_quick_signals_end_the_run_just_as_well(tmp_path, phase):
     code, record = interrupted_command(tmp_path, phase, [signal.SIGINT] * 3)
     assert code == 130
