@@ -4,7 +4,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
@@ -62,7 +62,7 @@ class AgentTask:
         _require_text("the task text", self.instructions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AgentInvocation:
     """One way to start an Agent: everything that the Host needs to know of it.
 
@@ -108,6 +108,7 @@ class AgentInvocation:
     instructions: str | None = None
     inherited_environment: tuple[str, ...] = ()
     stdout_media_type: str = "text/plain"
+    _: KW_ONLY
     environment: Mapping[str, str] = field(default_factory=dict)
     task_delivery: TaskDelivery = "argument"
     task_substitute: tuple[str, ...] = ()

@@ -58,6 +58,13 @@ def test_its_own_instructions_take_the_place_of_the_task():
     assert made.standard_input(TASK) == "other words"
 
 
+def test_the_fields_of_the_contract_may_be_given_by_position():
+    made = AgentInvocation(("/bin/agent",), ("agent",), "mine", "do it", ("MY_KEY",), "application/x-ndjson")
+    assert (made.name, made.instructions, made.inherited_environment) == ("mine", "do it", ("MY_KEY",))
+    with pytest.raises(TypeError, match="positional"):
+        AgentInvocation(("/bin/agent",), ("agent",), "mine", "do it", (), "text/plain", {"A": "b"})
+
+
 def test_an_identity_is_a_name_or_a_mapping_with_one():
     assert invocation(identity="codex").name == "codex"
     assert invocation(identity={"name": "codex", "effort": "high"}).name == "codex"
