@@ -303,7 +303,10 @@ class Session:
         try:
             return self._host.capture_program()
         except ProgramError as error:
-            message = f"program cannot be submitted: {error}; nothing was charged"
+            reason = str(error)
+            for place in self._program_paths:  # the Agent knows where it is; a long path would only hide the reason
+                reason = reason.removeprefix(f"{place}: ")
+            message = f"program cannot be submitted: {reason}; nothing was charged"
             raise Refusal(ErrorCode.PROGRAM_INVALID, message) from None
 
     def _start(self, admitted: AdmittedSubmission, program: Program) -> None:

@@ -118,7 +118,7 @@ def test_links_and_fifos_in_the_program_are_refused(agent: "Agent", desk: "Desk"
     os.mkfifo(desk.program / "pipe")
     code, error = agent.ask("submit", "program", "--episodes", "0")
     assert (code, error["code"]) == (1, "program_invalid")
-    assert "pipe" in str(error["message"])
+    assert "submitted: 'pipe': " in str(error["message"])
 
 
 def test_a_killed_client_loses_nothing(agent: "Agent", desk: "Desk") -> None:
