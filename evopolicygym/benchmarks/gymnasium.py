@@ -267,6 +267,8 @@ def find_environment(env_id: str) -> EnvSpec:
 
 
 def _unknown_id(name: str, error: Exception) -> str:
+    if isinstance(error, gymnasium.error.DeprecatedEnv):
+        return f"Gymnasium has no environment {name!r} any more: {error}"
     versions = sorted(known for known in gymnasium.registry if known.rpartition("-v")[0] == name)
     if versions:
         return f"{name!r} needs a version; registered: {', '.join(versions)}"

@@ -290,6 +290,7 @@ def test_the_simulator_is_named():
         ({"env_id": "no_such_module:Thing-v0"}, "'no_such_module' that should register 'Thing-v0'"),
         ({"env_id": "!"}, "no environment '!'"),
         ({"env_id": 7}, "env_id must be a str"),
+        ({"env_id": "Acrobot-v0"}, "no environment 'Acrobot-v0' any more.*use `Acrobot-v1`"),
         ({"env_id": "Blackjack-v1"}, "registered without a step limit.*max_episode_steps=100"),
         ({"env_id": "tests/Camera-v0"}, "needs failure_return here.*crashing pays"),
         ({"env_id": "tests/Listener-v0", "failure_return": 0}, "the action space is a Sequence space"),
