@@ -290,6 +290,8 @@ class FaultyBenchmark(_Planned):
         if self.where == "feedback":
             if self.how == "wrong":
                 return "no feedback"  # type: ignore[return-value]  # on purpose
+            if self.how == "exit":
+                sys.exit("no more feedback")
             raise RuntimeError("feedback is broken")
         return super().feedback(records)
 
@@ -298,6 +300,8 @@ class FaultyBenchmark(_Planned):
             return None
         if self.how == "raise":
             raise RuntimeError("the simulator is broken")
+        if self.how == "exit":
+            sys.exit(3)
         if self.how == "hang":
             time.sleep(600)
         if self.how == "doze":

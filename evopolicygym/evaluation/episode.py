@@ -42,6 +42,10 @@ _TRACEBACK_BYTES = 20_000
 _OUTPUT_BYTES = 16_384
 
 
+# What a simulator raises is its fault; some call sys.exit() where they should raise.
+_FAULTS = (Exception, SystemExit)
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedEpisode:
     """What became of one Episode, and where its record lies."""
@@ -149,7 +153,7 @@ class EpisodeRunner:
         self._clock[0] = time.monotonic()
         try:
             environment = self._benchmark.make_environment(planned.episode)
-        except Exception as error:
+        except _FAULTS as error:
             raise self._fault("make_environment()", error) from error
         finally:
             self._clock[0] = 0.0
@@ -165,7 +169,7 @@ class EpisodeRunner:
         self._clock[0] = time.monotonic()
         try:
             observation = environment.reset()
-        except Exception as error:
+        except _FAULTS as error:
             raise self._fault("reset()", error) from error
         finally:
             self._clock[0] = 0.0
@@ -194,7 +198,7 @@ class EpisodeRunner:
                 step = step_environment(action)
             except InvalidAction as error:
                 raise PolicyFailedError(FailureReport("invalid_action", _invalid_action_message(action))) from error
-            except Exception as error:
+            except _FAULTS as error:
                 raise self._fault("step()", error) from error
             finally:
                 clock[0] = 0.0
@@ -213,7 +217,7 @@ class EpisodeRunner:
         self._clock[0] = time.monotonic()
         try:
             environment.close()
-        except Exception as error:
+        except _FAULTS as error:
             if not already_failing:
                 raise self._fault("close()", error) from error
         finally:
@@ -229,7 +233,7 @@ class EpisodeRunner:
                 f"{self._spec.id}: the rewards of an Episode add up to more than a float holds"
             ) from None
 
-    def _fault(self, call: str, error: Exception) -> EvaluationError:
+    def _fault(self, call: str, error: BaseException) -> EvaluationError:
         trace = "".join(traceback.format_exception(error))
         fault = EvaluationError(f"{self._spec.id}: {call} raised {type_name(error)}: {error}")
         fault.add_note(trace[-_TRACEBACK_BYTES:])

@@ -275,7 +275,7 @@ class Evaluator:
     def _feedback(self, records: tuple[EpisodeRecord, ...]) -> Feedback:
         try:
             feedback = self._benchmark.feedback(records)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise EvaluationError(f"{self._spec.id}: feedback() raised {type_name(error)}: {error}") from error
         if type(feedback) is not Feedback:
             raise EvaluationError(f"{self._spec.id}: feedback() must return Feedback, not {type_name(feedback)}")

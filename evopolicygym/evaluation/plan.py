@@ -66,7 +66,7 @@ def benchmark_spec(benchmark: Benchmark) -> BenchmarkSpec:
         raise TypeError(f"{type_name(benchmark)} is no Benchmark: it lacks {', '.join(missing)}")
     try:
         spec = benchmark.spec
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BenchmarkError(f"{type_name(benchmark)}.spec raised {type_name(error)}: {error}") from error
     if type(spec) is not BenchmarkSpec:
         raise BenchmarkError(f"{type_name(benchmark)}.spec must be BenchmarkSpec, not {type_name(spec)}")
@@ -77,7 +77,7 @@ def _planned(benchmark: Benchmark, split: str, seed: int, count: int) -> Sequenc
     name = benchmark_spec(benchmark).id
     try:
         episodes = benchmark.episodes(split, seed=seed, count=count)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BenchmarkError(
             f"{name}: episodes({split!r}, count={count}) raised {type_name(error)}: {error}"
         ) from error

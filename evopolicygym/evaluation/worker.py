@@ -47,7 +47,7 @@ def main() -> NoReturn:
         _Worker(host).serve()
     except (BrokenPipeError, ConnectionResetError):
         pass  # the Host is gone
-    except SystemExit:
+    except _TerminatedError:
         code = 128 + signal.SIGTERM
     except BaseException:  # noqa: BLE001 (the last stand: the Host reads it off stderr)
         traceback.print_exc()
@@ -59,9 +59,13 @@ def main() -> NoReturn:
     os._exit(code)
 
 
+class _TerminatedError(BaseException):
+    """SIGTERM arrived; no Exception, nor a SystemExit, so that no simulator's own handling takes it for its own."""
+
+
 def _terminate(*_: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit
+    raise _TerminatedError
 
 
 class _Worker:
