@@ -138,8 +138,9 @@ class AgentPhase:
             try:
                 cause = self._serve(child, follower)
             finally:
-                returncode = self._stop(child)
+                returncode = self._end(child)
                 seconds = self._clock.stop()
+                self._session.drain(DRAIN_SECONDS)
                 closing = self._invocation.closing_events
                 untold = follower.finish(None if closing is None else lambda: closing(state))
             if untold is not None:
@@ -293,11 +294,10 @@ class AgentPhase:
             return "fault"
         return "exited" if drained else "timed_out"
 
-    def _stop(self, child: Child) -> int:
+    def _end(self, child: Child) -> int:
         self._session.close()
         self._session.cancel()
         returncode = child.terminate(grace_seconds=TERMINATION_GRACE_SECONDS)
-        self._session.drain(DRAIN_SECONDS)
         return returncode if self._sandbox is None else self._sandbox.returncode(returncode)
 
     def _explain(self, cause: Cause, returncode: int, seconds: float, follower: TranscriptFollower) -> PhaseEnd:
