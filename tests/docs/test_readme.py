@@ -14,8 +14,24 @@ def python_blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
+def run_example() -> str:
+    return next(block for block in python_blocks() if "run(Program" in block)
+
+
+def test_the_python_example_type_checks_as_pasted(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(run_example())
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "example.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
 def test_the_python_example_runs_as_pasted_with_the_tuner(tmp_path: Path) -> None:
-    example = next(block for block in python_blocks() if "run(Program" in block)
+    example = run_example()
     codex = 'Codex(model="gpt-5.6-luna", reasoning_effort="high")'
     assert codex in example
     pasted = example.replace("import Codex", "import ParameterTuner").replace(codex, "ParameterTuner()")
