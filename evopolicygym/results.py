@@ -56,7 +56,7 @@ def format_submission_id(number: int) -> str:
 
 
 def is_better(score: float, than: float, direction: ScoreDirection) -> bool:
-    """Whether ``score`` is strictly better in the Benchmark's direction."""
+    """Whether ``score`` is strictly better ``than`` another in the Benchmark's ``direction``."""
     return score > than if direction == "maximize" else score < than
 
 

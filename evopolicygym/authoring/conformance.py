@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from evopolicygym.artifacts import Feedback
-from evopolicygym.authoring.interfaces import Benchmark, Environment, InvalidAction, missing_members
+from evopolicygym.authoring.interfaces import FAULTS, Benchmark, Environment, InvalidAction, missing_members
 from evopolicygym.authoring.records import EpisodeRecord, EpisodeSpec, Step, Transition
 from evopolicygym.authoring.specification import BenchmarkSpec
 from evopolicygym.errors import BenchmarkError
@@ -44,7 +44,12 @@ class BenchmarkFixture:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceIssue:
-    """One way in which the contract is broken: a stable ``code`` and a sentence."""
+    """One way in which the contract is broken.
+
+    Args:
+        code: a stable word, such as ``"not_deterministic"``.
+        message: a sentence for people.
+    """
 
     code: str
     message: str
@@ -52,7 +57,12 @@ class ConformanceIssue:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """Everything that a check found."""
+    """Everything that a check found.
+
+    Args:
+        benchmark_id: of the Benchmark; the name of its type where it has none.
+        issues: one for each broken promise, in the order in which they were found.
+    """
 
     benchmark_id: str
     issues: tuple[ConformanceIssue, ...]
@@ -116,7 +126,7 @@ class _Check:
     def _specification(self) -> BenchmarkSpec | None:
         try:
             spec: object = self.benchmark.spec
-        except Exception as error:  # noqa: BLE001  # whatever the Benchmark raises is the finding
+        except FAULTS as error:  # whatever the Benchmark raises is the finding
             self._found("spec_failed", f"reading spec raised {_told(error)}")
             return None
         if type(spec) is not BenchmarkSpec:
@@ -130,7 +140,7 @@ class _Check:
             try:
                 first: object = self.benchmark.episodes(split, seed=_PLAN_SEED, count=_PLANNED)
                 second: object = self.benchmark.episodes(split, seed=_PLAN_SEED, count=_PLANNED)
-            except Exception as error:  # noqa: BLE001  # a Benchmark need not have every split
+            except FAULTS as error:  # a Benchmark need not have every split
                 failures.append(f"{split}: {_told(error)}")
                 continue
             self._check_plan(split, first, second)
@@ -165,7 +175,7 @@ class _Check:
     def _play(self, spec: BenchmarkSpec, number: int, fixture: BenchmarkFixture) -> EpisodeRecord | None:
         try:
             environment: object = self.benchmark.make_environment(fixture.episode)
-        except Exception as error:  # noqa: BLE001  # the finding
+        except FAULTS as error:
             self._found("make_environment_failed", f"fixture {number}: make_environment raised {_told(error)}")
             return None
         missing = missing_members(environment, Environment)
@@ -179,7 +189,7 @@ class _Check:
         finally:
             try:
                 trusted.close()
-            except Exception as error:  # noqa: BLE001  # the finding
+            except FAULTS as error:
                 self._found("close_failed", f"fixture {number}: close raised {_told(error)}")
 
     def _episode(
@@ -187,7 +197,7 @@ class _Check:
     ) -> EpisodeRecord | None:
         try:
             observation = copy_policy_value(environment.reset(), name="observation")
-        except Exception as error:  # noqa: BLE001  # the finding
+        except FAULTS as error:
             self._found("reset_failed", f"fixture {number}: reset raised or returned no PolicyValue: {_told(error)}")
             return None
         transitions: list[Transition] = []
@@ -198,7 +208,7 @@ class _Check:
             except InvalidAction:
                 invalid = True
                 break
-            except Exception as error:  # noqa: BLE001  # the finding
+            except FAULTS as error:
                 self._found("step_failed", f"fixture {number}, step {len(transitions)}: raised {_told(error)}")
                 return None
             if type(step) is not Step:
@@ -233,7 +243,7 @@ class _Check:
             try:
                 first: object = self.benchmark.feedback(tuple(given))
                 second: object = self.benchmark.feedback(tuple(given))
-            except Exception as error:  # noqa: BLE001  # the finding
+            except FAULTS as error:
                 self._found(code, f"feedback of {what} raised {_told(error)}")
                 continue
             if type(first) is not Feedback:
@@ -242,5 +252,5 @@ class _Check:
                 self._found("feedback_not_deterministic", f"feedback of {what} differs when asked twice")
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -9,7 +9,10 @@ from evopolicygym.authoring.records import EpisodeRecord, EpisodeSpec, Step
 from evopolicygym.authoring.specification import BenchmarkSpec
 from evopolicygym.policy import PolicyValue
 
-__all__ = ["Benchmark", "Environment", "InvalidAction", "missing_members"]
+__all__ = ["FAULTS", "Benchmark", "Environment", "InvalidAction", "missing_members"]
+
+FAULTS = (Exception, SystemExit)
+"""What ends in a finding or a trusted fault when a Benchmark raises it; some simulators call ``sys.exit()``."""
 
 
 class InvalidAction(Exception):  # noqa: N818  # the public name of the 0.3 line
@@ -59,7 +62,15 @@ class Benchmark(Protocol):
         ...
 
     def episodes(self, split: str, *, seed: int, count: int) -> Sequence[EpisodeSpec]:
-        """``count`` Episodes of ``split``, a pure function of its arguments.
+        """Plan Episodes; a pure function of its arguments.
+
+        Args:
+            split: name of one of the Benchmark's splits, such as ``"train"``, ``"validation"`` or ``"test"``.
+            seed: unsigned 64-bit; other seeds give other Episodes.
+            count: how many, >= 1.
+
+        Returns:
+            Exactly ``count`` Episodes.
 
         Raises:
             ValueError: an unknown split.
@@ -67,11 +78,19 @@ class Benchmark(Protocol):
         ...
 
     def make_environment(self, episode: EpisodeSpec) -> Environment:
-        """A fresh Environment for one Episode."""
+        """A fresh Environment.
+
+        Args:
+            episode: the one Episode that it will serve, planned by :meth:`episodes`.
+        """
         ...
 
     def feedback(self, records: Sequence[EpisodeRecord]) -> Feedback:
-        """Score the records of one Evaluation, in plan order."""
+        """Score one Evaluation.
+
+        Args:
+            records: at least one, in plan order; of failed Episodes too, whose transitions may be empty.
+        """
         ...
 
 

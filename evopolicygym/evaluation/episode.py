@@ -12,7 +12,7 @@ from math import fsum
 from typing import TypeAlias
 
 from evopolicygym.authoring import Benchmark, BenchmarkSpec, Environment, InvalidAction, Step
-from evopolicygym.authoring.interfaces import missing_members
+from evopolicygym.authoring.interfaces import FAULTS, missing_members
 from evopolicygym.errors import EvaluationError
 from evopolicygym.evaluation.encoded_record import EncodedEpisode, RecordWriter
 from evopolicygym.evaluation.outcome import EpisodeCompleted, EpisodeDiagnostics
@@ -40,10 +40,6 @@ _MESSAGE_BYTES = 4_000
 _FRAMES_BYTES = 6_000
 _TRACEBACK_BYTES = 20_000
 _OUTPUT_BYTES = 16_384
-
-
-# What a simulator raises is its fault; some call sys.exit() where they should raise.
-_FAULTS = (Exception, SystemExit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +149,7 @@ class EpisodeRunner:
         self._clock[0] = time.monotonic()
         try:
             environment = self._benchmark.make_environment(planned.episode)
-        except _FAULTS as error:
+        except FAULTS as error:
             raise self._fault("make_environment()", error) from error
         finally:
             self._clock[0] = 0.0
@@ -169,7 +165,7 @@ class EpisodeRunner:
         self._clock[0] = time.monotonic()
         try:
             observation = environment.reset()
-        except _FAULTS as error:
+        except FAULTS as error:
             raise self._fault("reset()", error) from error
         finally:
             self._clock[0] = 0.0
@@ -198,7 +194,7 @@ class EpisodeRunner:
                 step = step_environment(action)
             except InvalidAction as error:
                 raise PolicyFailedError(FailureReport("invalid_action", _invalid_action_message(action))) from error
-            except _FAULTS as error:
+            except FAULTS as error:
                 raise self._fault("step()", error) from error
             finally:
                 clock[0] = 0.0
@@ -217,7 +213,7 @@ class EpisodeRunner:
         self._clock[0] = time.monotonic()
         try:
             environment.close()
-        except _FAULTS as error:
+        except FAULTS as error:
             if not already_failing:
                 raise self._fault("close()", error) from error
         finally:

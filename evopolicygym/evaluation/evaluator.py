@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from evopolicygym.artifacts import Feedback
 from evopolicygym.authoring import Benchmark, EpisodeRecord
+from evopolicygym.authoring.interfaces import FAULTS
 from evopolicygym.errors import EvaluationError
 from evopolicygym.evaluation.cancellation import Cancellation
 from evopolicygym.evaluation.config import check_seconds
@@ -275,7 +276,7 @@ class Evaluator:
     def _feedback(self, records: tuple[EpisodeRecord, ...]) -> Feedback:
         try:
             feedback = self._benchmark.feedback(records)
-        except (Exception, SystemExit) as error:
+        except FAULTS as error:
             raise EvaluationError(f"{self._spec.id}: feedback() raised {type_name(error)}: {error}") from error
         if type(feedback) is not Feedback:
             raise EvaluationError(f"{self._spec.id}: feedback() must return Feedback, not {type_name(feedback)}")

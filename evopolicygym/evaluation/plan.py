@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evopolicygym.authoring import Benchmark, BenchmarkSpec, EpisodeSpec
-from evopolicygym.authoring.interfaces import missing_members
+from evopolicygym.authoring.interfaces import FAULTS, missing_members
 from evopolicygym.errors import BenchmarkError
 from evopolicygym.identities import policy_seed, training_policy_seed, training_pool_seed
 from evopolicygym.policy import check_seed, type_name
@@ -66,7 +66,7 @@ def benchmark_spec(benchmark: Benchmark) -> BenchmarkSpec:
         raise TypeError(f"{type_name(benchmark)} is no Benchmark: it lacks {', '.join(missing)}")
     try:
         spec = benchmark.spec
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         raise BenchmarkError(f"{type_name(benchmark)}.spec raised {type_name(error)}: {error}") from error
     if type(spec) is not BenchmarkSpec:
         raise BenchmarkError(f"{type_name(benchmark)}.spec must be BenchmarkSpec, not {type_name(spec)}")
@@ -77,7 +77,7 @@ def _planned(benchmark: Benchmark, split: str, seed: int, count: int) -> Sequenc
     name = benchmark_spec(benchmark).id
     try:
         episodes = benchmark.episodes(split, seed=seed, count=count)
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         raise BenchmarkError(
             f"{name}: episodes({split!r}, count={count}) raised {type_name(error)}: {error}"
         ) from error

@@ -1,6 +1,7 @@
 """check_benchmark: silent about a good Benchmark, and a stable code for each broken promise."""
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -188,6 +189,7 @@ def feedback_without_failures(self: Walks, records: Sequence[EpisodeRecord]) -> 
         (with_environment(reset=lambda self: float("nan")), "reset_failed"),
         (with_environment(reset=None), "reset_failed"),
         (with_environment(step=failing), "step_failed"),
+        (with_environment(step=lambda self, action: sys.exit()), "step_failed"),
         (with_environment(step=lambda self, action: Step(0, float("nan"), False)), "step_failed"),
         (with_environment(step=lambda self, action: (0, 0.0, False, False, {})), "step_type"),
         (with_environment(step=endless_step), "too_many_steps"),
