@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,11 @@ SETTLE_SECONDS = 5.0  # how long ended processes and closing threads may take to
 hypothesis.configuration.set_hypothesis_home_dir(STATE / "hypothesis")
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=60, database=None)
 hypothesis.settings.load_profile("suite")
+
+
+# A shell that starts the tests in its background has them ignore Ctrl-C, and so would all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure() -> None:
