@@ -44,10 +44,9 @@ WORST_KNOWN_ACTIONS = {
 }
 
 
-@pytest.mark.parametrize("env_id", WORST_KNOWN_ACTIONS)
+# Which version of an environment there is depends on Gymnasium's.
+@pytest.mark.parametrize("env_id", [env_id for env_id in WORST_KNOWN_ACTIONS if env_id in gymnasium.registry])
 def test_a_bad_policy_never_falls_below_the_floor(env_id):
-    if env_id not in gymnasium.registry:
-        pytest.skip(f"this version of Gymnasium has no {env_id}")
     benchmark = GymnasiumBenchmark(env_id, max_episode_steps=40)
     floor = benchmark.spec.environment_parameters["failure_return"]
 
