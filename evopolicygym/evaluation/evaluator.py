@@ -28,7 +28,7 @@ from evopolicygym.program import Program
 if TYPE_CHECKING:
     from evopolicygym.execution.agent_sandbox import AgentSandbox
 
-__all__ = ["Evaluator", "Execution"]
+__all__ = ["Evaluator", "Execution", "check_execution"]
 
 
 class Execution(Protocol):
@@ -57,6 +57,13 @@ class Execution(Protocol):
     def workers(self) -> int:
         """How many workers at most; 0: Environments are stepped in the Host process."""
         ...
+
+
+def check_execution(execution: object) -> None:
+    """Refuse with a TypeError what is no Execution; a class, or a method that was not called, is none."""
+    if isinstance(execution, type) or not hasattr(execution, "launch_for"):
+        found = f"the class {execution.__qualname__}" if isinstance(execution, type) else type_name(execution)
+        raise TypeError(f"execution must be ProcessExecution.unsafe() or SandboxExecution(), not {found}")
 
 
 class Evaluator:

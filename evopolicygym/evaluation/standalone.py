@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evopolicygym.authoring import Benchmark
 from evopolicygym.evaluation.config import EvaluationConfig
-from evopolicygym.evaluation.evaluator import Evaluator, Execution
+from evopolicygym.evaluation.evaluator import Evaluator, Execution, check_execution
 from evopolicygym.evaluation.plan import benchmark_spec, plan_episodes
 from evopolicygym.policy import type_name
 from evopolicygym.program import Program
@@ -43,6 +43,7 @@ def evaluate(
         config = EvaluationConfig()
     elif type(config) is not EvaluationConfig:
         raise TypeError(f"config must be EvaluationConfig, not {type_name(config)}")
+    check_execution(execution)
     spec = benchmark_spec(benchmark)
     plan = plan_episodes(benchmark, split=config.split, master_seed=config.seed, count=config.episodes)
     with Evaluator(benchmark, execution, episode_timeout_seconds=config.episode_timeout_seconds) as evaluator:

@@ -14,7 +14,7 @@ from evopolicygym.analysis import run_diagnostics
 from evopolicygym.authoring import Benchmark
 from evopolicygym.errors import AgentRunError, BenchmarkError, EvaluationError, RecordError
 from evopolicygym.evaluation import Evaluator
-from evopolicygym.evaluation.evaluator import Execution
+from evopolicygym.evaluation.evaluator import Execution, check_execution
 from evopolicygym.execution.agent_sandbox import AgentSandbox
 from evopolicygym.process import Supervisor
 from evopolicygym.program import Program
@@ -100,6 +100,7 @@ def run(
             and :func:`~evopolicygym.run.resume` goes on with it.
         KeyboardInterrupt: SIGINT or SIGTERM arrived; the Record was committed first.
     """
+    check_execution(execution)
     prepared, start = prepare(
         initial_program,
         benchmark,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from evopolicygym.agents import AgentInvocation, AgentTask, CodingAgent
 from evopolicygym.authoring import Benchmark, BenchmarkSpec
-from evopolicygym.authoring.interfaces import missing_members
 from evopolicygym.errors import AgentRunError, BenchmarkError, RecordError
 from evopolicygym.evaluation import PlannedEpisode, plan_episodes, plan_pool
+from evopolicygym.evaluation.plan import benchmark_spec
 from evopolicygym.identities import plan_digest
 from evopolicygym.policy import type_name
 from evopolicygym.program import Program
@@ -90,11 +90,12 @@ def prepare(
     settings = RunConfig() if config is None else config
     if not isinstance(settings, RunConfig):
         raise TypeError(f"config must be a RunConfig, not {type_name(config)}")
-    _check_kinds(benchmark, agent)
+    spec = benchmark_spec(benchmark)
+    if not hasattr(agent, "build_invocation"):
+        raise TypeError(f"{type_name(agent)} is no CodingAgent: it has no build_invocation")
     target = Path(record_to).absolute()
     if os.path.lexists(target):
         raise RecordError(f"{target} already exists; a Record is written to a new directory")
-    spec = _specification(benchmark)
     checked_skills = check_skills(skills)
     task = task_text(spec, settings, checked_skills)
     start = plan_start(agent, task, RecordLayout(target), attempt=1, sandboxed=sandboxed)
@@ -116,8 +117,7 @@ def prepare_in(
     Raises:
         TypeError, BenchmarkError: as :func:`prepare`.
     """
-    _check_kinds(benchmark, None)
-    spec = _specification(benchmark)
+    spec = benchmark_spec(benchmark)
     pool = _pool(benchmark, config)
     return PreparedRun(initial_program, benchmark, spec, config, tuple(skills), layout.root, pool)
 
@@ -136,21 +136,6 @@ def plan_start(agent: CodingAgent, task: str, layout: RecordLayout, *, attempt: 
     invocation.check_startable(sandboxed=sandboxed)
     invocation.arguments(AgentTask(task), task_file=layout.agent(attempt) / "instructions.md")
     return AgentStart(attempt, AgentTask(task), invocation)
-
-
-def _check_kinds(benchmark: Benchmark, agent: CodingAgent | None) -> None:
-    missing = missing_members(benchmark, Benchmark)
-    if missing:
-        raise TypeError(f"{type_name(benchmark)} is no Benchmark: it has no {', '.join(missing)}")
-    if agent is not None and not hasattr(agent, "build_invocation"):
-        raise TypeError(f"{type_name(agent)} is no CodingAgent: it has no build_invocation")
-
-
-def _specification(benchmark: Benchmark) -> BenchmarkSpec:
-    spec = benchmark.spec
-    if type(spec) is not BenchmarkSpec:
-        raise BenchmarkError(f"the spec of {type_name(benchmark)} must be a BenchmarkSpec, not {type_name(spec)}")
-    return spec
 
 
 def _check_private_splits(benchmark: Benchmark, config: RunConfig) -> None:

@@ -99,6 +99,13 @@ def test_evaluate_gives_the_whole_result(tmp_path: Path) -> None:
     ] * 3
 
 
+@pytest.mark.parametrize("wrong", [None, "unsafe-process", ProcessExecution, ProcessExecution.unsafe])
+def test_what_is_no_execution_is_a_type_error(tmp_path: Path, wrong: object) -> None:
+    submitted = program(tmp_path / "program", ALWAYS_ONE)
+    with pytest.raises(TypeError, match=r"execution must be ProcessExecution\.unsafe\(\) or SandboxExecution\(\)"):
+        evaluate(submitted, EchoBenchmark(), execution=wrong)  # type: ignore[arg-type]  # on purpose
+
+
 def test_evaluate_works_in_a_script_without_a_main_guard(tmp_path: Path) -> None:
     import subprocess
     import sys

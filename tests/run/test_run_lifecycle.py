@@ -11,7 +11,7 @@ from run_scenarios import WHOLE_JOB, event_names, initial_program, journal, mani
 from target_benchmark import SECRET_SCENARIO, TargetBenchmark
 
 from evopolicygym.agents import CommandAgent
-from evopolicygym.errors import AgentRunError, RecordError
+from evopolicygym.errors import AgentRunError, BenchmarkError, RecordError
 from evopolicygym.execution import ProcessExecution
 from evopolicygym.identities import assessment_seed, validation_seed
 from evopolicygym.run import AssessmentConfig, ValidationConfig, resume, run
@@ -148,6 +148,12 @@ def test_a_record_is_never_written_over(tmp_path):
     assert list((tmp_path / "record").iterdir()) == []
 
 
+class SpeclessBenchmark(TargetBenchmark):
+    @property
+    def spec(self):
+        raise RuntimeError("no spec today")
+
+
 def test_wrong_arguments_are_named_before_anything_is_written(tmp_path):
     good = {
         "agent": CommandAgent([sys.executable, "-c", "0"]),
@@ -162,6 +168,10 @@ def test_wrong_arguments_are_named_before_anything_is_written(tmp_path):
         run(initial_program(tmp_path), TargetBenchmark(), config={"seed": 1}, **good)
     with pytest.raises(TypeError, match="CodingAgent"):
         run(initial_program(tmp_path), TargetBenchmark(), **(good | {"agent": object()}))
+    with pytest.raises(TypeError, match=r"execution must be ProcessExecution\.unsafe\(\).*the class ProcessExecution"):
+        run(initial_program(tmp_path), TargetBenchmark(), **(good | {"execution": ProcessExecution}))
+    with pytest.raises(BenchmarkError, match=r"SpeclessBenchmark\.spec raised RuntimeError: no spec today"):
+        run(initial_program(tmp_path), SpeclessBenchmark(), **good)
     assert not (tmp_path / "record").exists()
 
 
