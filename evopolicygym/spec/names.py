@@ -79,7 +79,7 @@ def load_attribute(import_path: str, directories: Sequence[Path]) -> object:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise UnusableNameError(_missing_module(module_name, error, directories)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a main guard exits, too
         raise UnusableNameError(f"importing {module_name} failed: {_describe(error)}") from error
     value: object = module
     for part in attribute.split("."):
@@ -110,7 +110,7 @@ def construct(target: object, arguments: Mapping[str, object], import_path: str)
         result: object = target(**arguments)
     except ModuleNotFoundError as error:
         raise UnusableNameError(f"{import_path} could not be made: {_advise_install(error)}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         named = [name for name in arguments if re.search(rf"\b{re.escape(name)}\b", str(error))]
         raise UnusableNameError(
             f"{import_path} could not be made: {_describe(error)}", named[0] if len(named) == 1 else None
@@ -179,7 +179,7 @@ def _advise_install(error: ModuleNotFoundError) -> str:
     return f"{_describe(error)}{advice}"
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     text = str(error).strip()
     if isinstance(error, SyntaxError) and error.filename:
         text = f"{error.msg} ({error.filename}:{error.lineno})"

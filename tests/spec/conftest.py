@@ -78,6 +78,7 @@ def spec_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("home")
     (home / "spec_toys.py").write_text(TOYS)
     (home / "broken_toys.py").write_text("def broken(:\n")
+    (home / "exiting_toys.py").write_text("import sys\nsys.exit('usage: exiting_toys')\n")
     (home / "my-policy").mkdir()
     (home / "my-policy" / "policy.py").write_text("def make_policy(context):\n    return None\n")
     (home / "empty-policy").mkdir()
