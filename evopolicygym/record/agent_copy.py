@@ -18,7 +18,7 @@ from pathlib import Path
 
 from evopolicygym.record import layout as names
 from evopolicygym.record.layout import RecordLayout
-from evopolicygym.record.storage import make_read_only, remove_tree, replace_file
+from evopolicygym.record.storage import make_read_only, remove_tree
 
 __all__ = ["AgentCopy"]
 
@@ -99,28 +99,21 @@ class AgentCopy:
 
     def put_latest(self, content: bytes) -> None:
         """Replace ``feedback/latest.json``."""
-        staged = self._layout.submissions / f".latest-{secrets.token_hex(4)}"
-        try:
-            replace_file(staged, content)
-            with self._feedback() as folder:
-                _move_in(staged, folder, names.LATEST_FILE)
-        finally:
-            staged.unlink(missing_ok=True)
+        with self._staged_file(content, 0o644) as staged, self._feedback() as folder:
+            _move_in(staged, folder, names.LATEST_FILE)
 
     def evict(self, identifier: str, artifacts: Sequence[str], availability: bytes) -> None:
         """Remove artifacts (by name) from one copy and say so in its ``availability.json``."""
-        if not self._is_untouched(identifier):
+        with self._submissions() as folder:
+            untouched = self._is_untouched(folder, identifier)
+        if not untouched:
             self.put(identifier)  # from the Host's copy, where they are gone already
             return
         with self._submissions() as folder, _opened(identifier, dir_fd=folder) as copy:
             os.fchmod(copy, 0o755)
             try:
-                staged = self._layout.submissions / f".availability-{secrets.token_hex(4)}"
-                try:
-                    replace_file(staged, availability, mode=0o444)
+                with self._staged_file(availability, 0o444) as staged:
                     _move_in(staged, copy, names.AVAILABILITY_FILE)
-                finally:
-                    staged.unlink(missing_ok=True)
                 for name in artifacts:
                     _unlink_below(copy, (names.ARTIFACTS, *name.split("/")))
             finally:
@@ -136,27 +129,39 @@ class AgentCopy:
         """Those of ``published`` whose copy is missing or was touched, as far as a bounded look can tell."""
         found: list[str] = []
         looked_at = 0
-        for identifier in reversed(published):
-            known = self._copied.get(identifier)
-            looked_at += 1 + (len(known.inside) if known else 0)
-            if looked_at > _MAX_CHECKED:
-                break
-            if not self._is_untouched(identifier):
-                found.append(identifier)
+        with self._submissions() as folder:
+            for identifier in reversed(published):
+                known = self._copied.get(identifier)
+                looked_at += 1 + (len(known.inside) if known else 0)
+                if looked_at > _MAX_CHECKED:
+                    break
+                if not self._is_untouched(folder, identifier):
+                    found.append(identifier)
         return found[::-1]
 
-    def _is_untouched(self, identifier: str) -> bool:
+    def _is_untouched(self, folder: int, identifier: str) -> bool:
         known = self._copied.get(identifier)
         if known is None:
             return False
         try:
-            with self._submissions() as folder, _opened(identifier, dir_fd=folder) as copy:
+            with _opened(identifier, dir_fd=folder) as copy:
                 return _stamp(os.fstat(copy)) == known.folder and all(
                     _stamp(os.stat(path, dir_fd=copy, follow_symlinks=False)) == stamp
                     for path, stamp in known.inside.items()
                 )
         except OSError:
             return False
+
+    @contextmanager
+    def _staged_file(self, content: bytes, mode: int) -> Iterator[Path]:
+        """A file to be moved in; not fsynced, since a copy that a crash has damaged is made again."""
+        staged = self._layout.submissions / f".file-{secrets.token_hex(4)}"
+        try:
+            with open(os.open(staged, _NEW_FILE, mode), "wb") as file:
+                file.write(content)
+            yield staged
+        finally:
+            staged.unlink(missing_ok=True)
 
     @contextmanager
     def _feedback(self) -> Iterator[int]:

@@ -17,7 +17,7 @@ __all__ = ["clear_unpublished", "cut_torn_line", "finish_evictions"]
 
 _CHUNK = 64 * 1024
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")  # as replace_file names them
-_STAGED = (".staging-", ".copy-", ".latest-", ".availability-")
+_STAGED = (".staging-", ".copy-", ".file-")
 
 
 def cut_torn_line(journal: Path) -> int:
