@@ -5,6 +5,7 @@ import signal
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn, TextIO
 
@@ -45,12 +46,12 @@ def show_tracebacks(wanted: bool) -> None:
     _debug = _debug or wanted
 
 
-def guarded() -> NoReturn:
-    """Run the application; whatever happens ends in an exit code and at most one message."""
+def guarded(application: Callable[[], object]) -> NoReturn:
+    """Call the application; whatever happens ends in an exit code and at most one message."""
     signal.signal(signal.SIGINT, _interrupt_once)
     use_plain_characters()
     warnings.showwarning = _note
-    code = _guarded()
+    code = _guarded(application)
     ignore_interrupts()
     sys.exit(code)
 
@@ -81,12 +82,10 @@ def _note(
     (sys.stderr if file is None else file).write(f"evopolicygym: note: {message}\n")
 
 
-def _guarded() -> int | str | None:
+def _guarded(application: Callable[[], object]) -> int | str | None:
     code: int | str | None
     try:
-        from evopolicygym.cli.app import app
-
-        app(prog_name="evopolicygym")
+        application()
         code = EXIT_FINISHED
     except SystemExit as end:
         code = end.code
