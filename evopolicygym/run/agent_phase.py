@@ -14,7 +14,7 @@ from evopolicygym.execution.agent_sandbox import AgentPlaces, AgentSandbox
 from evopolicygym.execution.private_directory import PrivateDirectory
 from evopolicygym.process import Child, Supervisor, describe_returncode
 from evopolicygym.record import RecordWriter, events
-from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_text, secret_values
+from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_tail, redact_text, secret_values
 from evopolicygym.run.idleness import IdleWatch, WatchedSession
 from evopolicygym.run.interruption import BackgroundCall, Interruption, wait_readable
 from evopolicygym.run.launch import AgentLaunch, plan_launch
@@ -145,7 +145,7 @@ class AgentPhase:
                 untold = follower.finish(None if closing is None else lambda: closing(state))
             if untold is not None:
                 self._writer.journal.notice(f"the transcript of the Agent is incomplete: {untold}")
-            end = self._explain(cause, returncode, seconds, follower)
+            end = self._explain(cause, returncode, seconds, follower, secrets)
             end = replace(end, message=redact_text(end.message, secrets), told=follower.session)
             self._redact(secrets)
         return self._journalled(end)
@@ -300,7 +300,14 @@ class AgentPhase:
         returncode = child.terminate(grace_seconds=TERMINATION_GRACE_SECONDS)
         return returncode if self._sandbox is None else self._sandbox.returncode(returncode)
 
-    def _explain(self, cause: Cause, returncode: int, seconds: float, follower: TranscriptFollower) -> PhaseEnd:
+    def _explain(
+        self,
+        cause: Cause,
+        returncode: int,
+        seconds: float,
+        follower: TranscriptFollower,
+        secrets: Mapping[bytes, str],
+    ) -> PhaseEnd:
         def end(reason: str, message: str, *, resumable: bool = False) -> PhaseEnd:
             return PhaseEnd(cause, returncode, seconds, reason, message, resumable)
 
@@ -313,7 +320,7 @@ class AgentPhase:
             return end(cause, f"{message}; its last words: {last.action}")
         if cause not in ("exited", "lived_on", "stalled"):
             return end(cause, message)
-        diagnosis = self._diagnose(returncode, follower)
+        diagnosis = self._diagnose(returncode, follower, secrets)
         outside = diagnosis is not None and diagnosis.resumable
         if cause == "stalled":
             silence = f"no output and no Session request for {self._idle_timeout_seconds:g} s"
@@ -329,15 +336,17 @@ class AgentPhase:
             return end(reason, diagnosis.message if diagnosis else message)
         return end(diagnosis.reason, diagnosis.message, resumable=outside)
 
-    def _diagnose(self, returncode: int, follower: TranscriptFollower) -> AgentDiagnosis | None:
+    def _diagnose(
+        self, returncode: int, follower: TranscriptFollower, secrets: Mapping[bytes, str]
+    ) -> AgentDiagnosis | None:
         if self._invocation.diagnose is None:
             return None
         return self._invocation.diagnose(
             AgentExit(
                 returncode=returncode,
                 events=tuple(follower.last_events),
-                stderr_tail=_tail(self._folder / "stderr.log"),
-                stdout_tail=_tail(self._folder / "stdout.log"),
+                stderr_tail=_tail(self._folder / "stderr.log", secrets),
+                stdout_tail=_tail(self._folder / "stdout.log", secrets),
             )
         )
 
@@ -418,8 +427,5 @@ def _why(error: OSError | AgentRunError, program: str) -> str:
     return error.strerror if error.filename in (None, program) else f"{error.filename}: {error.strerror}"
 
 
-def _tail(path: Path) -> str:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - _TAIL_BYTES, 0))
-        return file.read().decode("utf-8", "replace")
+def _tail(path: Path, secrets: Mapping[bytes, str]) -> str:
+    return redact_tail(path, _TAIL_BYTES, secrets).decode("utf-8", "replace")

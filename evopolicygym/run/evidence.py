@@ -6,7 +6,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["files_with_secrets", "redact_file", "redact_text", "secret_values"]
+__all__ = ["StreamRedactor", "files_with_secrets", "redact_file", "redact_tail", "redact_text", "secret_values"]
 
 SECRET_MIN_LENGTH = 8
 """Shorter values are no secrets worth the name, and replacing them would destroy the log."""
@@ -35,6 +35,69 @@ def redact_text(text: str, secrets: Mapping[bytes, str]) -> str:
     return redacted.decode(errors="replace") if count else text
 
 
+def redact_tail(path: Path, size: int, secrets: Mapping[bytes, str]) -> bytes:
+    """About the last ``size`` bytes of a file without the secrets, one that they would begin in the middle of included.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    reach = max(map(len, secrets), default=1) - 1
+    with path.open("rb") as file:
+        start = max(file.seek(0, os.SEEK_END) - size - reach, 0)
+        file.seek(start)
+        redacted, _ = _redact(file.read(size + reach), secrets)
+    return redacted[reach if start else 0 :]
+
+
+class StreamRedactor:
+    """Takes the secrets out of bytes that come in pieces, cut anywhere.
+
+    What reads on must come after it: text that is shortened first may end in half a secret.
+    """
+
+    def __init__(self, secrets: Mapping[bytes, str]) -> None:
+        self._secrets = secrets
+        self._held = b""
+        self.count = 0
+
+    def feed(self, piece: bytes) -> bytes:
+        """The next bytes without secrets; what may be the beginning of one is held until more is known."""
+        data = self._held + piece
+        end = self._settled(data)
+        self._held = data[end:]
+        return self._redact(data[:end])
+
+    def close(self) -> bytes:
+        """What was held."""
+        held, self._held = self._held, b""
+        return self._redact(held)
+
+    def _redact(self, data: bytes) -> bytes:
+        redacted, count = _redact(data, self._secrets)
+        self.count += count
+        return redacted
+
+    def _settled(self, data: bytes) -> int:
+        """Up to where nothing that follows could be needed to tell a secret."""
+        end = min((len(data) - _begun(data, secret) for secret in self._secrets), default=len(data))
+        moved = True
+        while moved:  # a whole secret must not be cut in two by that
+            moved = False
+            for secret in self._secrets:
+                found = data.rfind(secret, max(end - len(secret) + 1, 0), end + len(secret) - 1)
+                if 0 <= found < end:
+                    end, moved = found, True
+        return end
+
+
+def _begun(data: bytes, secret: bytes) -> int:
+    """How many of the last bytes are the beginning of ``secret``, but not all of it."""
+    for size in range(min(len(secret) - 1, len(data)), 0, -1):
+        if data.endswith(secret[:size]):
+            return size
+    return 0
+
+
 def redact_file(path: Path, secrets: Mapping[bytes, str]) -> int:
     """Replace every secret in a file by ``[redacted:NAME]``; the number of replacements.
 
@@ -43,22 +106,16 @@ def redact_file(path: Path, secrets: Mapping[bytes, str]) -> int:
     if not secrets or not _holds_any(path, secrets):
         return 0
     staging = path.with_name(path.name + ".redacting")
-    replaced = 0
-    longest = max(map(len, secrets))
+    redactor = StreamRedactor(secrets)
     with path.open("rb") as source, staging.open("wb") as target:
         staging.chmod(stat.S_IMODE(path.stat().st_mode))
-        held = b""
         while chunk := source.read(_CHUNK):
-            held, count = _redact(held + chunk, secrets)
-            replaced += count
-            keep = min(longest - 1, len(held))  # a secret may straddle two chunks
-            target.write(held[: len(held) - keep])
-            held = held[len(held) - keep :]
-        target.write(held)
+            target.write(redactor.feed(chunk))
+        target.write(redactor.close())
         target.flush()
         os.fsync(target.fileno())
     staging.replace(path)
-    return replaced
+    return redactor.count
 
 
 def _redact(data: bytes, secrets: Mapping[bytes, str]) -> tuple[bytes, int]:

@@ -13,7 +13,7 @@ from evopolicygym.agents import AgentEvent, AgentInvocation, AgentUsage, EventRe
 from evopolicygym.errors import RecordError
 from evopolicygym.record import Journal, events
 from evopolicygym.record.storage import write_all
-from evopolicygym.run.evidence import redact_text
+from evopolicygym.run.evidence import StreamRedactor
 
 __all__ = ["TranscriptFollower"]
 
@@ -35,7 +35,7 @@ class TranscriptFollower:
         log: the Agent's ``stdout.log``; must exist.
         invocation: knows the parser.
         journal: is told the totals, at most once a second.
-        secrets: values that must not stand in the journal, which is never rewritten.
+        secrets: values that no event may hold: the journal is never rewritten.
 
     ``session`` is what the Agent told of itself at its start.
     """
@@ -47,7 +47,7 @@ class TranscriptFollower:
         self._transcript = log.with_name("transcript.jsonl")
         self._reader = EventReader(invocation.new_parser)
         self._journal = journal
-        self._secrets = secrets or {}
+        self._redactor = StreamRedactor(secrets or {})
         self._gone = threading.Event()
         self._told = AgentUsage()
         self._told_action: str | None = None
@@ -89,12 +89,13 @@ class TranscriptFollower:
                 while True:
                     gone = self._gone.is_set()  # before the read: what was written last is still read
                     while chunk := log.read(_CHUNK):
-                        self._take(transcript, self._reader.feed(chunk))
+                        self._take(transcript, self._reader.feed(self._redactor.feed(chunk)))
                         self._tell()
                     if gone:
                         break
                     self._tell()
                     self._gone.wait(FOLLOW_SECONDS)
+                self._take(transcript, self._reader.feed(self._redactor.close()))
                 self._take(transcript, self._reader.close())
                 os.fsync(transcript.fileno())
         except OSError as error:
@@ -110,7 +111,7 @@ class TranscriptFollower:
             lines.append(line.encode() + b"\n")
             self.usage = self.usage.add(event)
             if event.action:
-                self.last_action = redact_text(event.action, self._secrets)
+                self.last_action = event.action
             if event.kind == "session_start" and not self.session:
                 self.session = {name: value for name, value in event.to_json().items() if name != "kind"}
             self._ended_at = time.monotonic() if event.kind == "end" else None

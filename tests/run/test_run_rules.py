@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from run_scenarios import initial_program
 from target_benchmark import TargetBenchmark
 
@@ -11,7 +13,7 @@ from evopolicygym import Program
 from evopolicygym.artifacts import Feedback
 from evopolicygym.results import EpisodeSummary, SubmissionResult, ValidationCandidateResult
 from evopolicygym.run import AssessmentConfig, RunConfig, ValidationConfig
-from evopolicygym.run.evidence import files_with_secrets, redact_file, secret_values
+from evopolicygym.run.evidence import StreamRedactor, files_with_secrets, redact_file, redact_tail, secret_values
 from evopolicygym.run.selection import best_submissions, select_candidate
 from evopolicygym.run.task import task_text
 
@@ -125,6 +127,33 @@ def test_secrets_are_replaced_wherever_they_stand(tmp_path: Path):
     log.write_bytes(padding + b"topsecretvalue\n" + b"abc topsecretvalue-and-more\n\xff")
     assert redact_file(log, secrets) == 2
     assert log.read_bytes() == padding + b"[redacted:KEY]\nabc [redacted:LONGER]\n\xff"
+
+
+@given(
+    st.lists(st.text("xy", min_size=1, max_size=6), min_size=1, max_size=3),
+    st.lists(st.text("xyz", max_size=9), max_size=8),
+)
+def test_no_secret_passes_a_stream_however_it_is_cut(secrets: list[str], pieces: list[str]):
+    redactor = StreamRedactor({secret.encode(): "N" for secret in secrets})
+    passed = b"".join(redactor.feed(piece.encode()) for piece in pieces) + redactor.close()
+    assert not any(secret.encode() in passed for secret in secrets)
+    kept = passed.replace(b"[redacted:N]", b"")
+    assert len("".join(pieces)) - len(kept) >= min(map(len, secrets)) * redactor.count
+
+
+def test_what_cannot_be_part_of_a_secret_is_passed_on_at_once():
+    redactor = StreamRedactor({b"topsecret": "KEY"})
+    assert redactor.feed(b"a line\n") == b"a line\n"
+    assert redactor.feed(b"a line that ends in tops") == b"a line that ends in "
+    assert redactor.feed(b"ecret\n") == b"[redacted:KEY]\n"
+    assert redactor.feed(b"top") == b""
+    assert redactor.close() == b"top"
+
+
+@pytest.mark.parametrize("size", range(1, 40))
+def test_no_tail_of_a_log_begins_in_a_secret(tmp_path: Path, size: int):
+    (tmp_path / "log").write_bytes(b"padding topsecret\nthe end\n")
+    assert redact_tail(tmp_path / "log", size, {b"topsecret": "KEY"}) in b"padding [redacted:KEY]\nthe end\n"
 
 
 def test_a_log_without_secrets_is_left_as_it_is(tmp_path: Path):
