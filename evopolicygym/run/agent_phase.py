@@ -14,7 +14,7 @@ from evopolicygym.execution.agent_sandbox import AgentPlaces, AgentSandbox
 from evopolicygym.execution.private_directory import PrivateDirectory
 from evopolicygym.process import Child, Supervisor, describe_returncode
 from evopolicygym.record import RecordWriter, events
-from evopolicygym.run.evidence import files_with_secrets, redact_file, redact_tail, redact_text, secret_values
+from evopolicygym.run.evidence import SecretSearch, redact_file, redact_tail, redact_text, secret_values
 from evopolicygym.run.idleness import IdleWatch, WatchedSession
 from evopolicygym.run.interruption import BackgroundCall, Interruption, wait_readable
 from evopolicygym.run.launch import AgentLaunch, plan_launch
@@ -362,10 +362,22 @@ class AgentPhase:
             self._writer.journal.notice(
                 f"the Agent's logs may hold secrets; they could not be redacted: {error.strerror or error}"
             )
-        found = files_with_secrets(layout.workspace, secrets)
+        self._look_for_left_secrets(secrets)
+
+    def _look_for_left_secrets(self, secrets: Mapping[bytes, str]) -> None:
+        notice = self._writer.journal.notice
+        try:
+            search = SecretSearch(self._writer.layout.workspace, secrets)
+        except OSError as error:
+            notice(f"the workspace could not be searched for secrets: {error.strerror or error}")
+            return
+        found = [redact_text(path, secrets) for path in search.found[:5]]  # a name can hold one, too
         if found:
-            shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-            self._writer.journal.notice(f"the workspace holds a secret that was passed on to the Agent: {shown}")
+            shown = ", ".join(found) + (f" and {len(search.found) - 5} more" if len(search.found) > 5 else "")
+            notice(f"the workspace holds a secret that was passed on to the Agent: {shown}")
+        if search.omitted is not None:
+            omitted = redact_text(search.omitted, secrets)
+            notice(f"not all of the workspace was searched for secrets; the first path left out: {omitted:.200}")
 
     def _journalled(self, end: PhaseEnd) -> PhaseEnd:
         self._writer.journal.append(

@@ -3,15 +3,28 @@
 import json
 import os
 import stat
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
-__all__ = ["StreamRedactor", "files_with_secrets", "redact_file", "redact_tail", "redact_text", "secret_values"]
+from evopolicygym.record.strict_json import valid_text
+
+__all__ = ["SecretSearch", "StreamRedactor", "redact_file", "redact_tail", "redact_text", "secret_values"]
 
 SECRET_MIN_LENGTH = 8
 """Shorter values are no secrets worth the name, and replacing them would destroy the log."""
 
+SEARCHED_ENTRIES = 100_000
+SEARCHED_BYTES = 1024 * 1024 * 1024
+SEARCHED_FILE_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 64
+"""How much of a directory is searched for secrets; each level holds one descriptor open meanwhile."""
+
 _CHUNK = 1024 * 1024
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_DIRECTORY = _OPEN_FILE | os.O_DIRECTORY
 
 
 def secret_values(secrets: Mapping[str, str]) -> dict[bytes, str]:
@@ -31,7 +44,7 @@ def secret_values(secrets: Mapping[str, str]) -> dict[bytes, str]:
 
 def redact_text(text: str, secrets: Mapping[bytes, str]) -> str:
     """The text without the secrets."""
-    redacted, count = _redact(text.encode(errors="surrogateescape"), secrets)
+    redacted, count = _redact(valid_text(text).encode(), secrets)
     return redacted.decode(errors="replace") if count else text
 
 
@@ -129,15 +142,16 @@ def _redact(data: bytes, secrets: Mapping[bytes, str]) -> tuple[bytes, int]:
 
 
 def _holds_any(path: Path, secrets: Mapping[bytes, str]) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, _OPEN_FILE)
     with open(descriptor, "rb") as file:
         return _stream_holds(file.fileno(), secrets)
 
 
-def _stream_holds(descriptor: int, secrets: Mapping[bytes, str]) -> bool:
+def _stream_holds(descriptor: int, secrets: Mapping[bytes, str], size: int = sys.maxsize) -> bool:
     overlap = max(map(len, secrets)) - 1
     tail = b""
-    while chunk := os.read(descriptor, _CHUNK):
+    while chunk := os.read(descriptor, min(size, _CHUNK)):
+        size -= len(chunk)
         data = tail + chunk
         if any(secret in data for secret in secrets):
             return True
@@ -145,22 +159,73 @@ def _stream_holds(descriptor: int, secrets: Mapping[bytes, str]) -> bool:
     return False
 
 
-def files_with_secrets(directory: Path, secrets: Mapping[bytes, str]) -> list[str]:
-    """Relative paths of the regular files below ``directory`` that hold a secret; no link is followed."""
-    found: list[str] = []
-    if not secrets:
-        return found
-    for parent, _, names, parent_descriptor in os.fwalk(directory, follow_symlinks=False):
-        for name in sorted(names):
-            try:
-                descriptor = os.open(
-                    name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent_descriptor
-                )
-            except OSError:
-                continue  # a link, a socket, an unreadable file: nothing that could be read back either
-            try:
-                if stat.S_ISREG(os.fstat(descriptor).st_mode) and _stream_holds(descriptor, secrets):
-                    found.append(str(Path(parent, name).relative_to(directory)))
-            finally:
-                os.close(descriptor)
-    return found
+class SecretSearch:
+    """Looks for secrets in the regular files below a directory that an Agent could fill as it liked.
+
+    No link is followed. However deep, wide or large the directory is, the search is short.
+
+    Args:
+        directory: where.
+        secrets: from :func:`secret_values`.
+
+    ``found`` are the relative paths of the files that hold one; ``omitted`` is the first path that was not, or not
+    wholly, looked at, None if there is no such path.
+
+    Raises:
+        OSError: the directory itself cannot be read.
+    """
+
+    def __init__(self, directory: Path, secrets: Mapping[bytes, str]) -> None:
+        self._secrets = secrets
+        self._bytes_left = SEARCHED_BYTES
+        self._entries_left = SEARCHED_ENTRIES
+        self.found: list[str] = []
+        self.omitted: str | None = None
+        if secrets:
+            self._enter(str(directory), None, ())
+
+    def _enter(self, name: str, parent: int | None, parts: tuple[str, ...]) -> None:
+        if len(parts) > MAX_DEPTH:
+            self._omit(parts)
+            return
+        with self._opened(name, _OPEN_DIRECTORY, parent) as descriptor:
+            with os.scandir(descriptor) as entries:
+                names = sorted(entry.name for entry in islice(entries, self._entries_left + 1))
+            for below in names:
+                self._entries_left -= 1
+                if self._entries_left < 0:
+                    self._omit((*parts, below))
+                    return
+                try:
+                    self._look_at(below, descriptor, (*parts, below))
+                except OSError:  # unreadable
+                    self._omit((*parts, below))
+
+    def _look_at(self, name: str, parent: int, parts: tuple[str, ...]) -> None:
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            self._enter(name, parent, parts)
+        elif stat.S_ISREG(mode):
+            with self._opened(name, _OPEN_FILE, parent) as descriptor:
+                self._read(descriptor, parts)
+
+    @staticmethod
+    @contextmanager
+    def _opened(name: str, flags: int, parent: int | None) -> Iterator[int]:
+        descriptor = os.open(name, flags, dir_fd=parent)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _read(self, descriptor: int, parts: tuple[str, ...]) -> None:
+        size = os.fstat(descriptor).st_size
+        looked_at = min(size, SEARCHED_FILE_BYTES, self._bytes_left)
+        self._bytes_left -= looked_at
+        if looked_at and _stream_holds(descriptor, self._secrets, looked_at):
+            self.found.append("/".join(parts))
+        elif looked_at < size:
+            self._omit(parts)
+
+    def _omit(self, parts: tuple[str, ...]) -> None:
+        self.omitted = self.omitted or "/".join(parts) or "."

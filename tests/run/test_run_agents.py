@@ -20,6 +20,7 @@ from target_benchmark import TargetBenchmark
 
 from evopolicygym.agents import CommandAgent
 from evopolicygym.execution import ProcessExecution
+from evopolicygym.execution.scratch import remove_tree
 from evopolicygym.run import AssessmentConfig, RunConfig, ValidationConfig, run
 
 
@@ -339,3 +340,31 @@ def test_the_task_tells_the_limits_and_nothing_private(tmp_path):
     assert "123456789012345" not in task
     assert "$" not in task
     assert RunConfig().split in task
+
+
+def test_an_agent_cannot_hurt_the_host_by_what_it_leaves_in_its_workspace(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_PROVIDER_KEY", "sk-this-is-a-fake-key-0123456789")
+    script = WHOLE_JOB + (
+        'open("sk-this-is-a-fake-key-0123456789", "w").write(os.environ["FAKE_PROVIDER_KEY"])\n'
+        'open("huge", "w").truncate(2**40)\n'
+        "for _ in range(1500):\n"
+        '    os.mkdir("deep"); os.chdir("deep")\n'
+    )
+    result, record = run_scripted(tmp_path, script, agent_options={"inherited_environment": ["FAKE_PROVIDER_KEY"]})
+    assert result.terminal_reason == "finished"
+    notices = [event["message"] for event in journal(record) if event["event"] == "notice"]
+    assert "the workspace holds a secret that was passed on to the Agent: [redacted:FAKE_PROVIDER_KEY]" in notices
+    assert any(notice.startswith("not all of the workspace was searched for secrets; ") for notice in notices)
+    assert "sk-this-is" not in (record / "events.jsonl").read_text()
+    remove_tree(record / "workspace")  # too deep for pytest
+
+
+class UnspeakableBenchmark(TargetBenchmark):
+    def feedback(self, records):
+        raise ValueError("half a character: \ud800")
+
+
+def test_a_fault_whose_message_no_file_can_hold_ends_the_run_well(tmp_path):
+    result, record = run_scripted(tmp_path, "submit('0:2')", benchmark=UnspeakableBenchmark())
+    assert result.terminal_reason == "evaluation_failed"
+    assert manifest(record)["agent_end"]["message"].endswith("ValueError: half a character: \ufffd")

@@ -13,7 +13,7 @@ from evopolicygym import Program
 from evopolicygym.artifacts import Feedback
 from evopolicygym.results import EpisodeSummary, SubmissionResult, ValidationCandidateResult
 from evopolicygym.run import AssessmentConfig, RunConfig, ValidationConfig
-from evopolicygym.run.evidence import StreamRedactor, files_with_secrets, redact_file, redact_tail, secret_values
+from evopolicygym.run.evidence import SecretSearch, StreamRedactor, redact_file, redact_tail, secret_values
 from evopolicygym.run.selection import best_submissions, select_candidate
 from evopolicygym.run.task import task_text
 
@@ -169,4 +169,31 @@ def test_secrets_in_a_workspace_are_found_and_no_link_is_followed(tmp_path: Path
     (tmp_path / "outside").write_text("topsecretvalue")
     (tmp_path / "w/a/notes").write_text("xx topsecretvalue xx")
     (tmp_path / "w/link").symlink_to(tmp_path / "outside")
-    assert files_with_secrets(tmp_path / "w", secret_values({"KEY": "topsecretvalue"})) == ["a/notes"]
+    search = SecretSearch(tmp_path / "w", secret_values({"KEY": "topsecretvalue"}))
+    assert (search.found, search.omitted) == (["a/notes"], None)
+
+
+def test_a_search_for_secrets_reads_a_huge_file_only_so_far_and_says_so(tmp_path: Path):
+    (tmp_path / "notes").write_text("topsecretvalue")
+    for name in ("a", "huge"):
+        with (tmp_path / name).open("wb") as file:
+            file.write(b"topsecretvalue" if name == "a" else b"")
+            file.truncate(2**40)
+    search = SecretSearch(tmp_path, secret_values({"KEY": "topsecretvalue"}))
+    assert (search.found, search.omitted) == (["a", "notes"], "huge")
+
+
+def test_a_search_for_secrets_goes_only_so_deep_and_so_wide_and_says_so(tmp_path: Path, monkeypatch):
+    for name in ("b/c/d/notes", "b/notes", "e", "f", "g"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("topsecretvalue")
+    secrets = secret_values({"KEY": "topsecretvalue"})
+    monkeypatch.setattr("evopolicygym.run.evidence.MAX_DEPTH", 1)
+    search = SecretSearch(tmp_path, secrets)
+    assert (search.found, search.omitted) == (["b/notes", "e", "f", "g"], "b/c")
+    monkeypatch.setattr("evopolicygym.run.evidence.SEARCHED_ENTRIES", 4)
+    search = SecretSearch(tmp_path, secrets)
+    assert (search.found, search.omitted) == (["b/notes", "e"], "b/c")
+    monkeypatch.setattr("evopolicygym.run.evidence.SEARCHED_BYTES", 5)
+    search = SecretSearch(tmp_path, secrets)
+    assert (search.found, search.omitted) == ([], "b/c")
