@@ -289,7 +289,7 @@ class ClaudeStream:
     def _note_answer(self, message: Mapping[str, object]) -> None:
         """One answer comes in several pieces, each with the same, preliminary usage."""
         used = as_mapping(message.get("usage"))
-        name = as_text(message.get("id"))
+        name = as_text(message.get("id"))[:200]
         if name and used:
             cached = as_count(used.get("cache_read_input_tokens"))
             read = as_count(used.get("input_tokens")) + as_count(used.get("cache_creation_input_tokens")) + cached

@@ -1,7 +1,7 @@
 """What an Agent did, in the same words for every provider: events, their JSON form, and totals over them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias, get_args
 
@@ -127,6 +127,12 @@ class AgentEvent:
             raise ValueError(f"an Agent event is a JSON object, not {type(value).__name__}")
         kept = {name: value[name] for name, kinds in _FIELD_TYPES.items() if type(value.get(name)) in kinds}
         return cls(kind=value.get("kind"), **kept)  # type: ignore[arg-type]  # checked by the constructor
+
+    def with_words(self, change: Callable[[str], str]) -> "AgentEvent":
+        """The event with ``change`` applied to each of its texts; itself if that changes nothing."""
+        words = {name: text for name in _WORDS if (text := getattr(self, name)) is not None}
+        changed = {name: new for name, text in words.items() if (new := change(text)) != text}
+        return replace(self, **changed) if changed else self  # type: ignore[arg-type]  # texts only
 
     @property
     def action(self) -> str | None:

@@ -9,6 +9,10 @@ __all__ = ["OpenCalls", "as_count", "as_mapping", "as_text", "read_object"]
 
 _ABSURD = 10**12
 
+# Of calls that never end and of their names, only so many may fill the memory.
+_OPEN_MAX = 1000
+_ID_MAX = 200
+
 
 def read_object(line: str) -> dict[str, object]:
     """The JSON object that the line holds; an empty one for any other line."""
@@ -47,12 +51,15 @@ class OpenCalls:
 
     def begin(self, call_id: str, tool: str | None, command: str | None) -> AgentEvent:
         """The event of a call that begins."""
-        self._open[call_id] = (tool, command)
-        return AgentEvent(kind="tool_start", call_id=call_id, tool=tool, command=command)
+        event = AgentEvent(kind="tool_start", call_id=call_id, tool=tool, command=command)
+        self._open[call_id[:_ID_MAX]] = (event.tool, event.command)  # what the event has cut need not be kept
+        if len(self._open) > _OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        return event
 
     def end(self, call_id: str, *, text: str, exit_code: int | None, failed: bool) -> AgentEvent:
         """The event of a whole call."""
-        tool, command = self._open.pop(call_id, (None, None))
+        tool, command = self._open.pop(call_id[:_ID_MAX], (None, None))
         return AgentEvent(
             kind="tool_call",
             call_id=call_id,

@@ -13,7 +13,7 @@ from evopolicygym.agents import AgentEvent, AgentInvocation, AgentUsage, EventRe
 from evopolicygym.errors import RecordError
 from evopolicygym.record import Journal, events
 from evopolicygym.record.storage import write_all
-from evopolicygym.run.evidence import StreamRedactor
+from evopolicygym.run.evidence import StreamRedactor, redact_text
 
 __all__ = ["TranscriptFollower"]
 
@@ -47,7 +47,8 @@ class TranscriptFollower:
         self._transcript = log.with_name("transcript.jsonl")
         self._reader = EventReader(invocation.new_parser)
         self._journal = journal
-        self._redactor = StreamRedactor(secrets or {})
+        self._secrets = secrets or {}
+        self._redactor = StreamRedactor(self._secrets)
         self._gone = threading.Event()
         self._told = AgentUsage()
         self._told_action: str | None = None
@@ -106,7 +107,9 @@ class TranscriptFollower:
 
     def _take(self, transcript: FileIO, agent_events: Iterable[AgentEvent]) -> None:
         lines = []
-        for event in agent_events:
+        for told in agent_events:
+            # Once more: an encoder may have escaped more of a secret than was looked for in the stream.
+            event = told.with_words(lambda words: redact_text(words, self._secrets))
             line = json.dumps({"time": time.time()} | event.to_json(), allow_nan=False, ensure_ascii=True)
             lines.append(line.encode() + b"\n")
             self.usage = self.usage.add(event)

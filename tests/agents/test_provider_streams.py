@@ -14,6 +14,7 @@ from evopolicygym.agents.kimi_code import PROVIDER as KIMI_CODE
 from evopolicygym.agents.kimi_code import KimiStream
 from evopolicygym.agents.kimi_sessions import SessionFiles, session_usage
 from evopolicygym.agents.provider_failures import diagnose_exit
+from evopolicygym.agents.provider_stream import OpenCalls
 
 SAMPLES = Path(__file__).parent / "samples"
 PARSERS = {"codex": CodexStream, "claude": ClaudeStream, "kimi": KimiStream}
@@ -262,3 +263,12 @@ def test_tokens_that_cannot_be_told_apart_are_not_told(tmp_path):
     session_at(tmp_path, "session_mine", "wd_b")
     (event,) = files.closing_events(tmp_path)
     assert (event.kind, event.fatal) == ("error", False)
+
+
+def test_calls_that_never_end_do_not_fill_the_memory():
+    calls = OpenCalls()
+    for number in range(1002):
+        calls.begin(f"{number:04}" + "x" * 1000, "bash", "y" * 100_000)
+    told = [calls.end(f"{number:04}" + "x" * 1000, text="", exit_code=0, failed=False) for number in (1, 2, 1001)]
+    assert [event.tool for event in told] == [None, "bash", "bash"]
+    assert told[2].command.endswith("characters cut]")

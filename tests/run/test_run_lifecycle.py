@@ -146,6 +146,21 @@ def test_an_agent_that_cannot_be_found_leaves_no_record(tmp_path):
     assert not (tmp_path / "record").exists()
 
 
+def test_a_secret_that_an_encoder_has_escaped_is_not_kept_either(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_PROVIDER_KEY", "sk-this/is-a-fake-key-0123456789")
+    script = r"""
+key = os.environ["FAKE_PROVIDER_KEY"]
+print('{"kind": "message", "text": "it is ' + key.replace("/", r"\/") + '"}')
+print('{"kind": "tool_call", "tool": "x", "command": "echo ' + key.replace("-", r"\u002d") + '"}')
+"""
+    options = {"inherited_environment": ["FAKE_PROVIDER_KEY"], "parser": "events"}
+    _, record = run_scripted(tmp_path, script, agent_options=options)
+    transcript = [json.loads(line) for line in (record / "agent/transcript.jsonl").read_text().splitlines()]
+    assert transcript[0]["text"] == "it is [redacted:FAKE_PROVIDER_KEY]"
+    assert transcript[1]["command"] == "echo [redacted:FAKE_PROVIDER_KEY]"
+    assert journal(record)[-3]["last_action"] == "$ echo [redacted:FAKE_PROVIDER_KEY]"
+
+
 def test_a_record_is_never_written_over(tmp_path):
     (tmp_path / "record").mkdir()
     with pytest.raises(RecordError, match="exists"):
