@@ -9,13 +9,13 @@ take for ever). Nothing is ever read back; file status alone tells a copy that w
 import errno
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from evopolicygym.execution.scratch import remove_tree as remove_tree_of_any_depth
 from evopolicygym.record import layout as names
 from evopolicygym.record.layout import RecordLayout
 from evopolicygym.record.storage import make_read_only, remove_tree
@@ -79,7 +79,9 @@ class AgentCopy:
         with self._submissions() as folder:
             for name in os.listdir(folder):  # noqa: PTH208  # a descriptor
                 if name.startswith(f".displaced-{identifier}-"):
-                    _remove_below(folder, name)
+                    # Whatever the Agent has put there, however deep; as far as it lets itself be removed.
+                    with suppress(OSError):
+                        remove_tree_of_any_depth(self._layout.workspace_feedback / names.SUBMISSIONS / name)
         return path
 
     def _stage(self, identifier: str, staged: Path) -> None:
@@ -273,10 +275,3 @@ def _unlink_below(folder: int, parts: tuple[str, ...]) -> None:
             _unlink_below(inner, parts[1:])
         finally:
             os.fchmod(inner, 0o555)
-
-
-def _remove_below(folder: int, name: str) -> None:
-    """Remove a directory of the Agent's with all that is in it, following no link; as far as it lets itself."""
-    for _, _, _, descriptor in os.fwalk(name, dir_fd=folder, onerror=None):
-        os.fchmod(descriptor, 0o700)
-    shutil.rmtree(name, ignore_errors=True, dir_fd=folder)

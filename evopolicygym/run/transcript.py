@@ -25,6 +25,8 @@ STOP_SECONDS = 60.0
 """How long the rest of a log may take to be read once the Agent is gone."""
 
 _CHUNK = 256 * 1024
+_CHUNK_SECONDS = 30.0
+"""How long the parser may take for one piece once it is told to stop."""
 _LAST_EVENTS = 50
 
 
@@ -50,6 +52,7 @@ class TranscriptFollower:
         self._secrets = secrets or {}
         self._redactor = StreamRedactor(self._secrets)
         self._gone = threading.Event()
+        self._given_up = threading.Event()
         self._told = AgentUsage()
         self._told_action: str | None = None
         self._told_at = 0.0
@@ -70,6 +73,10 @@ class TranscriptFollower:
         """
         self._gone.set()
         self._thread.join(STOP_SECONDS)
+        self._given_up.set()
+        self._thread.join(_CHUNK_SECONDS)
+        if self._thread.is_alive():
+            self._note(TimeoutError("the parser of its output hangs"))
         if closing_events is not None:
             try:
                 with self._transcript.open("ab", buffering=0) as transcript:
@@ -90,6 +97,8 @@ class TranscriptFollower:
                 while True:
                     gone = self._gone.is_set()  # before the read: what was written last is still read
                     while chunk := log.read(_CHUNK):
+                        if self._given_up.is_set():
+                            raise TimeoutError(f"its output could not be read to its end within {STOP_SECONDS:g} s")
                         self._take(transcript, self._reader.feed(self._redactor.feed(chunk)))
                         self._tell()
                     if gone:

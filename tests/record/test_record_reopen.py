@@ -102,6 +102,18 @@ def test_the_agents_copies_are_made_again(root: Path) -> None:
     assert json.loads((root / "workspace/feedback/latest.json").read_bytes())["submission_id"] == "submission-000002"
 
 
+def test_what_the_agent_put_in_place_of_a_copy_is_removed_however_deep_it_is(root: Path) -> None:
+    copies = root / "workspace/feedback/submissions"
+    (copies / "submission-000001").rename(root / "workspace/analysis/stolen")
+    (copies / "submission-000001").mkdir()
+    for _ in range(1500):
+        (copies / "above").mkdir()
+        (copies / "submission-000001").rename(copies / "above/deep")
+        (copies / "above").rename(copies / "submission-000001")
+    with reopened(root):
+        assert sorted(path.name for path in copies.iterdir()) == ["submission-000001", "submission-000002"]
+
+
 def test_what_is_published_next_knows_of_all_bulk_artifacts_before(place: Path, program: Program) -> None:
     with RecordWriter.create(place / "run", bulk_feedback_retention_bytes=1000) as writer:
         writer.write_initial(program, ())

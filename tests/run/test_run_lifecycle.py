@@ -161,6 +161,15 @@ print('{"kind": "tool_call", "tool": "x", "command": "echo ' + key.replace("-", 
     assert journal(record)[-3]["last_action"] == "$ echo [redacted:FAKE_PROVIDER_KEY]"
 
 
+def test_output_that_cannot_be_read_in_time_is_told_and_left(tmp_path, monkeypatch):
+    monkeypatch.setattr("evopolicygym.run.transcript.STOP_SECONDS", 0.01)
+    script = """print('{"kind": "message", "text": "a"}\\n' * 1_000_000)"""
+    result, record = run_scripted(tmp_path, script, agent_options={"parser": "events"})
+    assert result.terminal_reason == "agent_exited"
+    assert event_names(record)[-3:] == ["notice", "agent_ended", "run_committed"]
+    assert "could not be read to its end" in journal(record)[-3]["message"]
+
+
 def test_a_record_is_never_written_over(tmp_path):
     (tmp_path / "record").mkdir()
     with pytest.raises(RecordError, match="exists"):
