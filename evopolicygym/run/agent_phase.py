@@ -1,5 +1,6 @@
 """The Agent phase: start the Agent, serve its Session, and see that nothing of it is left."""
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from evopolicygym.run.transcript import TranscriptFollower
 from evopolicygym.session import Gateway, socket_place
 from evopolicygym.session import client as session_client
 
-__all__ = ["AgentClock", "AgentPhase", "PhaseEnd"]
+__all__ = ["AgentClock", "AgentPhase", "PhaseEnd", "redact_lost_logs"]
 
 FINISH_GRACE_SECONDS = 10.0
 """How long an Agent may go on after a successful ``finish``."""
@@ -162,6 +163,7 @@ class AgentPhase:
             "inherited_environment": list(invocation.inherited_environment),
             "set_environment": sorted(invocation.environment),
             "environment_names": list(launch.passed_names),
+            "secret_names": sorted(launch.secrets),
             "task_delivery": invocation.task_delivery,
             "stdout_media_type": invocation.stdout_media_type,
         }
@@ -351,17 +353,9 @@ class AgentPhase:
         )
 
     def _redact(self, secrets: Mapping[bytes, str]) -> None:
-        layout = self._writer.layout
-        try:
-            # Earlier attempts, too: a Host that was killed has not come to this.
-            for folder in [layout.agent(attempt) for attempt in range(1, self._attempt + 1)]:
-                for name in ("stdout.log", "stderr.log", "transcript.jsonl"):
-                    if (folder / name).is_file():
-                        redact_file(folder / name, secrets)
-        except OSError as error:
-            self._writer.journal.notice(
-                f"the Agent's logs may hold secrets; they could not be redacted: {error.strerror or error}"
-            )
+        # Earlier attempts, too: a Host that was killed has not come to this.
+        for attempt in range(1, self._attempt + 1):
+            _redact_logs(self._writer, attempt, secrets)
         self._look_for_left_secrets(secrets)
 
     def _look_for_left_secrets(self, secrets: Mapping[bytes, str]) -> None:
@@ -391,6 +385,36 @@ class AgentPhase:
             )
         )
         return end
+
+
+def redact_lost_logs(writer: RecordWriter, attempt: int, host_environment: Mapping[str, str]) -> None:
+    """Take the secrets out of the logs of a start whose Host was killed, and tell of those that are not known here."""
+    try:
+        facts = json.loads((writer.layout.agent(attempt) / "invocation.json").read_bytes())
+        names = [str(name) for name in facts["secret_names"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        writer.journal.notice(f"the Agent's logs of attempt {attempt} may hold secrets: it is not known which it had")
+        return
+    known = {name: host_environment[name] for name in names if name in host_environment}
+    _redact_logs(writer, attempt, secret_values(known))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        writer.journal.notice(
+            f"the Agent's logs of attempt {attempt} may hold the values that these variables had when its Host was "
+            f"killed: {', '.join(unknown)}"
+        )
+
+
+def _redact_logs(writer: RecordWriter, attempt: int, secrets: Mapping[bytes, str]) -> None:
+    try:
+        for name in ("stdout.log", "stderr.log", "transcript.jsonl"):
+            path = writer.layout.agent(attempt) / name
+            if path.is_file():
+                redact_file(path, secrets)
+    except OSError as error:
+        writer.journal.notice(
+            f"the Agent's logs may hold secrets; they could not be redacted: {error.strerror or error}"
+        )
 
 
 class AgentClock:

@@ -27,7 +27,7 @@ from evopolicygym.results import (
     ValidationCandidateResult,
     ValidationResult,
 )
-from evopolicygym.run.agent_phase import AgentClock, AgentPhase
+from evopolicygym.run.agent_phase import AgentClock, AgentPhase, redact_lost_logs
 from evopolicygym.run.desk import SessionDesk
 from evopolicygym.run.idleness import WatchedSession
 from evopolicygym.run.interruption import Interruption, wait_readable
@@ -43,7 +43,7 @@ from evopolicygym.run.manifest import (
 )
 from evopolicygym.run.preparation import AgentStart, PreparedRun, plan_start, prepare
 from evopolicygym.run.private_phases import PrivateEvaluations, RunInterrupted
-from evopolicygym.run.progress import AgentAttempt, RunProgress
+from evopolicygym.run.progress import LOST, AgentAttempt, RunProgress
 from evopolicygym.run.selection import best_submissions
 from evopolicygym.run.task import continued_task_text
 from evopolicygym.run_config import RunConfig
@@ -296,6 +296,8 @@ class _Life:
 
     def _begin_again(self) -> dict[str, object]:
         attempt = self._progress.hosts + 1
+        last = self._progress.last_attempt
+        lost = last if last is not None and last.reason == LOST else None
         phase = self._progress.next_phase(has_assessment=self._config.assessment is not None)
         manifest = resumed_manifest(
             self._standing.manifest,
@@ -309,6 +311,8 @@ class _Life:
         # First the manifest: with the line alone, a reader would find a Run that has ended and goes on.
         self._writer.write_manifest(manifest)
         self._journal.append(events.RunResumed(attempt=attempt, phase=phase, overrides=self._standing.overrides))
+        if lost is not None:
+            redact_lost_logs(self._writer, lost.attempt, os.environ)
         return manifest
 
     def _live_phases(self) -> TerminalReason:

@@ -506,3 +506,30 @@ def test_what_cannot_be_set_is_named(tmp_path):
     done = command(tmp_path, "resume", str(record), "--set", "benchmark.length=9")
     assert done.returncode == 2
     assert "only limits, Agent and execution can change" in done.stderr
+
+
+def test_secrets_in_the_logs_of_an_agent_whose_host_was_killed_are_taken_out_or_told(tmp_path, monkeypatch):
+    for name in ("FAKE_PROVIDER_KEY", "ANOTHER_KEY"):
+        monkeypatch.setenv(name, f"sk-this-is-a-fake-{name}")
+    host = f"""
+import sys; from pathlib import Path; sys.path.insert(0, {str(TESTS)!r})
+from run_scenarios import run_scripted
+run_scripted(Path({str(tmp_path)!r}), '''
+print(os.environ["FAKE_PROVIDER_KEY"], flush=True)
+print(os.environ["ANOTHER_KEY"], file=sys.stderr, flush=True)
+submit("0:2")
+session("finish", "submission-000001")
+os.kill(HOST, signal.SIGKILL)
+time.sleep(60)
+'''.replace("HOST", str(__import__("os").getpid())),
+    agent_options={{"inherited_environment": ["FAKE_PROVIDER_KEY", "ANOTHER_KEY"]}})
+"""
+    assert subprocess.run([sys.executable, "-c", host], check=False).returncode == -signal.SIGKILL
+    record = tmp_path / "record"
+    wait_for(lambda: processes_mentioning(str(record)) == [])
+    assert "sk-this-is" in (record / "agent/stdout.log").read_text()
+    monkeypatch.delenv("ANOTHER_KEY")
+    assert resumed(record, tmp_path).terminal_reason == "finished"
+    assert (record / "agent/stdout.log").read_text() == "[redacted:FAKE_PROVIDER_KEY]\n"
+    notices = [event["message"] for event in journal(record) if event["event"] == "notice"]
+    assert notices[-1].endswith("when its Host was killed: ANOTHER_KEY")
