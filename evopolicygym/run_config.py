@@ -1,11 +1,12 @@
 """The limits of a Run: one definition for Python, the run spec and its JSON Schema."""
 
-from typing import Annotated, Literal
+import functools
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
 
-__all__ = ["AssessmentConfig", "RunConfig", "ValidationConfig"]
+__all__ = ["AssessmentConfig", "LimitError", "RunConfig", "ValidationConfig"]
 
 _CONFIG = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
 _SEED_MAX = 2**64 - 1
@@ -15,13 +16,49 @@ PositiveInt = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=_TEN_YEARS, allow_inf_nan=False)]
 SplitName = Annotated[str, Field(min_length=1)]
 
+ConfigT = TypeVar("ConfigT")
 
+
+class LimitError(ValueError):
+    """Limits are missing or wrong, or contradict each other.
+
+    Args:
+        findings: for each, the name of the field (empty if it is several) and what is wrong.
+    """
+
+    def __init__(self, *findings: tuple[str, str]) -> None:
+        super().__init__(*findings)
+        self.findings = findings
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}: {message}" if name else message for name, message in self.findings)
+
+
+def _plain_errors(config: type[ConfigT]) -> type[ConfigT]:
+    """Let a class say in one line what is wrong; pydantic would add types, the whole input and a link."""
+    initialize = config.__init__
+
+    @functools.wraps(initialize)
+    def plainly(self: ConfigT, *args: object, **values: object) -> None:
+        try:
+            initialize(self, *args, **values)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)
+            raise LimitError(
+                *((".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")) for one in found)
+            ) from None
+
+    config.__init__ = plainly  # type: ignore[method-assign, assignment]
+    return config
+
+
+@_plain_errors
 @dataclass(frozen=True, kw_only=True, config=_CONFIG, slots=True)
 class ValidationConfig:
     """Private Episodes that select one of the candidates.
 
     Raises:
-        ValueError: a field is missing or has a wrong value (pydantic's ValidationError is one).
+        ValueError: a field is missing or has a wrong value; the text says which and why.
     """
 
     episodes_per_candidate: PositiveInt
@@ -32,12 +69,13 @@ class ValidationConfig:
     """How many Submissions may be handed off."""
 
 
+@_plain_errors
 @dataclass(frozen=True, kw_only=True, config=_CONFIG, slots=True)
 class AssessmentConfig:
     """Held-out Episodes that measure the selected Program and change nothing.
 
     Raises:
-        ValueError: a field is missing or has a wrong value (pydantic's ValidationError is one).
+        ValueError: a field is missing or has a wrong value; the text says which and why.
     """
 
     episodes: PositiveInt
@@ -46,6 +84,7 @@ class AssessmentConfig:
     """Benchmark split."""
 
 
+@_plain_errors
 @dataclass(frozen=True, kw_only=True, config=_CONFIG, slots=True)
 class RunConfig:
     """The limits and choices of one Run.
@@ -60,7 +99,7 @@ class RunConfig:
     ``episode_pool_size`` and ``max_submissions`` read back resolved, never as None.
 
     Raises:
-        ValueError: a field has a wrong value, or two contradict each other (pydantic's ValidationError is one).
+        ValueError: a field has a wrong value, or two contradict each other; the text says which and why.
         TypeError: ``validation`` or ``assessment`` is of another class.
     """  # noqa: E501  # a table row
 

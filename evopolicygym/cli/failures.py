@@ -10,6 +10,7 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from evopolicygym.cli.encoding import use_plain_characters
+from evopolicygym.cli.streams import STANDARD_OUTPUT, use_standard_streams, write_error
 from evopolicygym.errors import (
     AgentRunError,
     AgentSkillError,
@@ -49,6 +50,8 @@ def show_tracebacks(wanted: bool) -> None:
 def guarded(application: Callable[[], object]) -> NoReturn:
     """Call the application; whatever happens ends in an exit code and at most one message."""
     signal.signal(signal.SIGINT, _interrupt_once)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would hide how the programs that we start end
+    use_standard_streams()
     use_plain_characters()
     warnings.showwarning = _note
     code = _guarded(application)
@@ -68,7 +71,7 @@ def _interrupt_once(_number: int, _frame: FrameType | None) -> None:
 
 def complain(message: str) -> None:
     """One message on standard error."""
-    sys.stderr.write(f"evopolicygym: {message}\n")
+    write_error(f"evopolicygym: {message}\n")
 
 
 def _note(
@@ -79,7 +82,10 @@ def _note(
     file: TextIO | None = None,
     line: str | None = None,  # noqa: ARG001
 ) -> None:
-    (sys.stderr if file is None else file).write(f"evopolicygym: note: {message}\n")
+    if file is None:
+        write_error(f"evopolicygym: note: {message}\n")
+    else:
+        file.write(f"evopolicygym: note: {message}\n")
 
 
 def _guarded(application: Callable[[], object]) -> int | str | None:
@@ -98,7 +104,9 @@ def _guarded(application: Callable[[], object]) -> int | str | None:
         _explain(error, str(error))
         code = EXIT_USAGE if isinstance(error, _USAGE_ERRORS) else EXIT_ENDED_OTHERWISE
     except OSError as error:  # a full disk, a file that may not be read
-        _explain(error, f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        code = _explain_system_error(error)
+    except MemoryError as error:
+        _explain(error, "there is not enough memory, or a limit on it is too low (ulimit -v)")
         code = EXIT_ENDED_OTHERWISE
     except Exception as error:  # noqa: BLE001  # the last line of defence: a user is told what happened
         _explain(error, f"{type(error).__name__}: {error}\nThis is a bug or a broken installation; --debug shows where")
@@ -107,6 +115,8 @@ def _guarded(application: Callable[[], object]) -> int | str | None:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _leave_pipe()
+    except OSError as error:
+        code = _explain_system_error(error)
     return code
 
 
@@ -117,6 +127,17 @@ def _explain(error: BaseException, message: str) -> None:
 
 
 def _leave_pipe() -> int:
-    # The interpreter flushes standard output once more at its end; let that go nowhere.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _leave_output()
     return EXIT_READER_GONE
+
+
+def _explain_system_error(error: OSError) -> int:
+    _explain(error, f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+    if error.filename == STANDARD_OUTPUT:
+        _leave_output()
+    return EXIT_ENDED_OTHERWISE
+
+
+def _leave_output() -> None:
+    # Standard output is flushed again, by us and by the interpreter at its end; let that go nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -81,8 +81,10 @@ class Supervisor:
                     cwd="/",
                     start_new_session=True,
                 )
-            except BaseException:
+            except BaseException as error:
                 here.close()
+                if isinstance(error, OSError):
+                    raise OSError(error.errno, f"the supervisor process cannot be started: {error.strerror}") from error
                 raise
         self._socket = here
 

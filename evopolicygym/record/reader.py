@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Literal, TypeAlias
@@ -255,7 +255,8 @@ class RunRecord:
         name = path.relative_to(self.path).as_posix()
         try:
             with _open_regular(path) as file:
-                data = file.read(_MAX_DOCUMENT_BYTES + 1)
+                # No more than there is: as much memory as is asked for is taken at once.
+                data = file.read(min(os.fstat(file.fileno()).st_size, _MAX_DOCUMENT_BYTES) + 1)
             if len(data) > _MAX_DOCUMENT_BYTES:
                 raise ValueError(f"larger than {_MAX_DOCUMENT_BYTES} bytes")
             return parse_object(data)
@@ -499,7 +500,7 @@ class SubmissionRecord:
             return
         try:
             with _open_regular(artifact.path) as file:
-                found = sha256(file.read(_MAX_DOCUMENT_BYTES)).hexdigest()
+                found = file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
         except OSError as error:
             self._report(f"{self._name(names.ARTIFACTS)}/{artifact.name}: {error.strerror or error}")
             return

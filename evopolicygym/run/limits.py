@@ -5,11 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from evopolicygym.errors import RecordError
 from evopolicygym.record.events import FieldValue
-from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
+from evopolicygym.run_config import AssessmentConfig, LimitError, RunConfig, ValidationConfig
 
 __all__ = [
     "PARTS",
@@ -46,8 +44,8 @@ def limits_of_document(document: object) -> RunConfig:
             validation=None if validation is None else ValidationConfig(**validation),
             assessment=None if assessment is None else AssessmentConfig(**assessment),
         )
-    except (ValidationError, TypeError) as error:
-        raise ValueError(f"'config' is wrong: {_first_line(error)}") from None
+    except (LimitError, TypeError) as error:
+        raise ValueError(f"'config' is wrong: {error}") from None
 
 
 def with_overrides(config: RunConfig, overrides: Mapping[str, object]) -> RunConfig:
@@ -71,18 +69,15 @@ def with_overrides(config: RunConfig, overrides: Mapping[str, object]) -> RunCon
             raise ValueError(f"there is no limit {key!r}; limits are {known}, validation.… and assessment.…")
         else:
             changes[key] = value
-    try:
-        for table, values in tables.items():
-            current = getattr(config, table)
-            if current is None:
-                raise ValueError(f"the Run has no {table}, so nothing of it can change")
-            for name in values:
-                if name not in _names(current):
-                    raise ValueError(f"{table} has no {name!r}; it has {', '.join(_names(current))}")
-            changes[table] = replace(current, **values)
-        return replace(config, **changes)  # type: ignore[arg-type]  # checked by the class itself
-    except ValidationError as error:
-        raise ValueError(_first_line(error)) from None
+    for table, values in tables.items():
+        current = getattr(config, table)
+        if current is None:
+            raise ValueError(f"the Run has no {table}, so nothing of it can change")
+        for name in values:
+            if name not in _names(current):
+                raise ValueError(f"{table} has no {name!r}; it has {', '.join(_names(current))}")
+        changes[table] = replace(current, **values)
+    return replace(config, **changes)  # type: ignore[arg-type]  # checked by the class itself
 
 
 def override_texts(config: RunConfig, overrides: Mapping[str, object]) -> tuple[str, ...]:
@@ -179,11 +174,3 @@ def _flat(config: RunConfig) -> Iterator[tuple[str, object]]:
 
 def _names(config: object) -> list[str]:
     return [field.name for field in fields(config)]  # type: ignore[arg-type]  # a dataclass
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        found = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, found["loc"]))
-        return f"{place}: {found['msg']}" if place else str(found["msg"]).removeprefix("Value error, ")
-    return str(error)

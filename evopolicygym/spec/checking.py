@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from evopolicygym.run_config import AssessmentConfig, RunConfig, ValidationConfig
+from evopolicygym.run_config import AssessmentConfig, LimitError, RunConfig, ValidationConfig
 from evopolicygym.spec.models import (
     AgentTable,
     AssessmentTable,
@@ -100,14 +100,13 @@ def run_config(source: SpecSource, checked: Mapping[str, Any]) -> RunConfig:
             validation=ValidationConfig(**validation.model_dump()) if validation else None,
             assessment=AssessmentConfig(**assessment.model_dump()) if assessment else None,
         )
-    except ValidationError as error:
+    except LimitError as error:
         problems = []
-        for found in error.errors(include_url=False, include_input=False):
-            message = found["msg"].removeprefix("Value error, ")
+        for name, message in error.findings:
             named = [key for key in limits if key in message and source.line_of(("run", key))]
             # The rule between keys names them in its message; the first that stands in the file is the place.
             named.sort(key=message.index)
-            path: KeyPath = ("run", *found["loc"]) if found["loc"] else ("run", *named[:1])
+            path: KeyPath = ("run", name) if name else ("run", *named[:1])
             problems.append(source.problem(path, message))
         raise ProblemsFoundError(problems) from None
 

@@ -43,15 +43,6 @@ def test_the_version_is_printed(command: Command) -> None:
     assert command("--version").stdout == f"evopolicygym {evopolicygym.__version__}\n"
 
 
-def test_a_full_disk_is_no_bug(command: Command) -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "evopolicygym", "schema"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
-        )
-    assert done.returncode == 1
-    assert done.stderr == "evopolicygym: No space left on device\n"
-
-
 def test_the_schema_is_json(command: Command) -> None:
     assert json.loads(command("schema").stdout)["title"] == "EvoPolicyGym run spec"
 

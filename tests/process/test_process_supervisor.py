@@ -520,3 +520,15 @@ def test_return_codes_are_described_in_words() -> None:
     assert describe_returncode(3) == "exit code 3"
     assert describe_returncode(-9) == "killed by SIGKILL"
     assert describe_returncode(-40) == "killed by signal 40"
+
+
+def test_a_supervisor_that_cannot_be_started_is_named() -> None:
+    script = (
+        "import os, resource; from evopolicygym.process import Supervisor\n"
+        "free = os.dup(0); os.close(free)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (free + 2, free + 2))\n"
+        "try: Supervisor()\n"
+        "except OSError as error: print(error.strerror)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("the supervisor process cannot be started: Too many open files\n", "")

@@ -34,6 +34,23 @@ def test_configurations_compare_hash_and_can_be_replaced():
 
 
 @pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"seed": -1}, "seed: Input should be greater than or equal to 0"),
+        ({"sead": 1, "split": 3}, "split: Input should be a valid string; sead: Unexpected keyword argument"),
+        (
+            {"max_episodes_per_submission": 5, "episode_budget": 2},
+            "max_episodes_per_submission is 5, above the episode_budget (2) or the episode_pool_size (2); lower it",
+        ),
+    ],
+)
+def test_wrong_limits_are_told_in_one_line_without_a_link(limits, text):
+    with pytest.raises(ValueError) as caught:
+        RunConfig(**limits)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
     "limits",
     [
         {"seed": -1},

@@ -1,0 +1,49 @@
+"""The three standard streams, whatever they were left as by what started the command."""
+
+import contextlib
+import io
+import os
+import sys
+from typing import IO, Any
+
+STANDARD_OUTPUT = "standard output"
+"""What an error of it has for a file name."""
+
+
+def use_standard_streams() -> None:
+    """Let what is closed lead nowhere, and what cannot be written to standard output say so.
+
+    A closed descriptor would be given to the next file that is opened, and a Record would get what is meant for a user.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free: this one
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115  # open as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    shown: IO[Any] | None = sys.stdout
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_StandardOutput(1, "w", closefd=False)),
+        encoding=shown.encoding if isinstance(shown, io.TextIOWrapper) else "utf-8",
+        line_buffering=os.isatty(1),
+    )
+
+
+def write_error(text: str) -> None:
+    """Write to standard error, if it can be written: there is nowhere else to complain."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
+
+
+class _StandardOutput(io.FileIO):
+    """The descriptor, with errors that name it."""
+
+    def write(self, data: Any) -> int:  # any buffer, as FileIO takes it
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise

@@ -1,0 +1,86 @@
+"""The command started by something that leaves it odd streams, signals or limits."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_runs import Command
+
+SECONDS = 60.0
+FINISH = 'submit("0:2")\nsession("finish", "submission-000001")\n'
+
+
+def started(*arguments: str | Path, before: str = "", **streams: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command in a shell that does something before."""
+    command = f'{before} exec "$@"' if not before.startswith(">") else f'exec "$@" {before}'
+    whole = ["/bin/sh", "-c", command, "sh", sys.executable, "-m", "evopolicygym", *map(str, arguments)]
+    return subprocess.run(
+        whole, **{"capture_output": True, "stdin": subprocess.DEVNULL} | streams, text=True, timeout=SECONDS
+    )
+
+
+def test_closed_streams_lead_nowhere(tmp_path: Path) -> None:
+    done = started("init", tmp_path / "mine", before=">&- 2>&- <&-")
+    assert done.returncode == 0
+    assert (tmp_path / "mine" / "spec.toml").is_file()
+
+
+def test_what_is_printed_with_standard_output_closed_does_not_get_into_a_record(records: Path) -> None:
+    done = started("inspect", records / "finished", before=">&-")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_without_standard_error_finishes(write_spec: Callable[[str], Path], tmp_path: Path) -> None:
+    done = started("run", write_spec(FINISH), "--record-to", tmp_path / "record", before=">&- 2>&-")
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "record" / "run.json").read_text())["terminal_reason"] == "finished"
+
+
+def test_a_full_standard_error_does_not_turn_a_finished_run_into_a_failed_one(
+    write_spec: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = started(
+            "run",
+            write_spec(FINISH),
+            "--record-to",
+            tmp_path / "record",
+            capture_output=False,
+            stdout=subprocess.PIPE,
+            stderr=full,
+        )
+    assert done.returncode == 0
+    assert "resume" not in done.stdout
+
+
+def test_an_error_that_cannot_be_told_keeps_its_exit_code(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = started("inspect", tmp_path, capture_output=False, stdout=subprocess.PIPE, stderr=full)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["schema"], ["--version"], ["--help"]])
+def test_a_full_standard_output_is_named(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = started(*arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, "evopolicygym: No space left on device: standard output\n")
+
+
+def test_the_sandbox_is_tried_although_ends_of_children_were_ignored(command: Command) -> None:
+    plain = command("check", "--sandbox", "--json")
+    ignoring = started("check", "--sandbox", "--json", before="trap '' CHLD;")
+    assert ignoring.stdout == plain.stdout
+
+
+def test_a_record_can_be_read_with_little_memory(records: Path) -> None:
+    done = started("inspect", records / "finished", preexec_fn=lambda: _limit(resource.RLIMIT_AS, 400_000_000))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _limit(what: int, value: int) -> None:
+    resource.setrlimit(what, (value, value))
