@@ -132,10 +132,19 @@ def _leave_pipe() -> int:
 
 
 def _explain_system_error(error: OSError) -> int:
-    _explain(error, f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+    where = error.filename or ("the working directory" if _is_nowhere() else "")
+    _explain(error, f"{error.strerror or error}" + (f": {where}" if where else ""))
     if error.filename == STANDARD_OUTPUT:
         _leave_output()
     return EXIT_ENDED_OTHERWISE
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109  # only whether there is one
+    except OSError:
+        return True
+    return False
 
 
 def _leave_output() -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evopolicygym.errors import SpecError
 from evopolicygym.spec.problems import did_you_mean, key_text
+from evopolicygym.spec.record_path import expand_home
 
 WORKERS_VARIABLE = "EVOPOLICYGYM_WORKERS"
 
@@ -47,7 +48,7 @@ class Settings(_Table):
     def records_directory(self) -> Path | None:
         """Absolute directory for Records; None if the spec's own default holds."""
         directory = self.records.directory
-        return None if directory is None else Path(directory).expanduser().absolute()
+        return None if directory is None else expand_home(directory).absolute()
 
     def set_workers(self) -> None:
         """Let the engine know; the variable of the environment goes first."""

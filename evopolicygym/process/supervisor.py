@@ -117,11 +117,12 @@ class Supervisor:
         """
         wanted = {0: stdin, 1: stdout, 2: stderr, **pass_fds}
         passed = {target: descriptor for target, descriptor in wanted.items() if descriptor is not None}
+        directory = _working_directory() if cwd is None else Path(cwd)
         job = marshal.dumps(
             {
                 "arguments": _encode_arguments(argv),
                 "environment": _encode_environment(env),
-                "directory": os.fsencode(Path.cwd() if cwd is None else cwd),
+                "directory": os.fsencode(directory),
                 "targets": list(passed),
             }
         )
@@ -129,7 +130,8 @@ class Supervisor:
         try:
             with there:
                 self._send(wire.record(wire.START, len(job)) + job, [there.fileno(), *passed.values()])
-            keeper, pid = self._receive_start(here, argv[0] if cwd is None or Path(cwd).is_dir() else cwd)
+            usable = directory.is_dir() and os.access(directory, os.X_OK)
+            keeper, pid = self._receive_start(here, argv[0] if usable else directory)
             child = Child(self, here, keeper, pid)
         except BaseException:
             here.close()
@@ -375,6 +377,14 @@ def describe_returncode(code: int) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        error.filename = "the working directory"
+        raise
 
 
 def _encode_arguments(argv: Sequence[str]) -> list[bytes]:

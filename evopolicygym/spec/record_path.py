@@ -5,6 +5,7 @@ import re
 from datetime import datetime
 from pathlib import Path
 
+from evopolicygym.errors import SpecError
 from evopolicygym.spec.problems import did_you_mean
 
 PLACEHOLDERS = ("time", "seed", "name")
@@ -52,7 +53,7 @@ def record_directory(template: str, base: Path, *, name: str, seed: int, now: da
     }
     literal = {"{{": "{", "}}": "}"}
     filled = _PLACEHOLDER.sub(lambda m: literal.get(m[0]) or values[m[1]], template)
-    path = Path(os.path.normpath(base / Path(filled).expanduser()))
+    path = Path(os.path.normpath(base / expand_home(filled)))
     if not os.path.lexists(path):
         return path
     if not any(match[1] for match in _PLACEHOLDER.finditer(template)):
@@ -66,6 +67,18 @@ def record_directory(template: str, base: Path, *, name: str, seed: int, now: da
     return numbered
 
 
+def expand_home(text: str) -> Path:
+    """The path with ``~`` and ``~user`` filled in.
+
+    Raises:
+        SpecError: there is no such user, or no home directory is known.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise SpecError(f"{text!r}: there is no home directory that {text.split('/')[0]} stands for") from None
+
+
 def absolute_template(template: str, filled: str, base: Path) -> str:
     """A ``record_to`` that means the same from anywhere: placeholders and ``${VAR}`` stay as they are.
 
@@ -74,7 +87,7 @@ def absolute_template(template: str, filled: str, base: Path) -> str:
         filled: with its environment variables filled in.
         base: directory that a relative one starts from.
     """
-    if Path(filled).expanduser().is_absolute():
+    if expand_home(filled).is_absolute():
         return template
     escaped = str(base).replace("{", "{{").replace("}", "}}")
     return f"{escaped}/{template}"

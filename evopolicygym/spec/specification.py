@@ -31,7 +31,7 @@ from evopolicygym.spec.names import (
     look_up_in,
 )
 from evopolicygym.spec.problems import KeyPath, Problem, ProblemsFoundError, did_you_mean, spec_error
-from evopolicygym.spec.record_path import absolute_template, record_directory
+from evopolicygym.spec.record_path import absolute_template, expand_home, record_directory
 from evopolicygym.spec.source import SpecSource, expand, literal_text, read_source
 
 T = TypeVar("T")
@@ -400,7 +400,7 @@ class Spec:
         return [self._at_home(place) for place in self._tables["run"].python_path]
 
     def _at_home(self, text: str) -> Path:
-        return Path(os.path.normpath(self.path.parent / Path(text).expanduser()))
+        return Path(os.path.normpath(self.path.parent / expand_home(text)))
 
     def _fail(self, path: KeyPath, message: str) -> Never:
         raise ProblemsFoundError([self._source.problem(path, message)])
@@ -466,7 +466,7 @@ class Spec:
     def _absolute_text(self, path: KeyPath, value: str) -> str:
         raw = self._source.raw(path)
         text = raw if isinstance(raw, str) and "${" in raw else value
-        if Path(value).expanduser().is_absolute():
+        if expand_home(value).is_absolute():
             return text
         return os.path.normpath(self.path.parent / text) if text == value else f"{self.path.parent}/{text}"
 
@@ -494,7 +494,7 @@ def load_spec(
     if not isinstance(run_table, dict):
         pass  # that is told below
     elif record_to is not None:
-        absolute = os.path.normpath(Path.cwd() / Path(record_to).expanduser())
+        absolute = os.path.normpath(Path.cwd() / expand_home(record_to))
         source.override(("run", "record_to"), absolute, f"--record-to {record_to}")
     elif records is not None and "record_to" not in run_table:
         escaped = literal_text(str(records).replace("{", "{{").replace("}", "}}"))

@@ -82,5 +82,26 @@ def test_a_record_can_be_read_with_little_memory(records: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("arguments", [("run", "--record-to", "record"), ("check",)])
+def test_a_working_directory_that_is_gone_is_named(
+    arguments: tuple[str, ...], write_spec: Callable[[str], Path], tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command, *options = arguments
+    done = started(command, write_spec(FINISH), *options, before=f"cd {gone} && rmdir {gone} &&")
+    assert done.returncode == 1
+    assert "the working directory" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_a_home_that_there_is_not_is_named(command: Command, write_spec: Callable[[str], Path]) -> None:
+    done = command("run", write_spec(FINISH), "--record-to", "~no-such-user/record")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "evopolicygym: '~no-such-user/record': there is no home directory that ~no-such-user stands for\n"
+    )
+
+
 def _limit(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
