@@ -109,7 +109,11 @@ def _guarded(application: Callable[[], object]) -> int | str | None:
         _explain(error, "there is not enough memory, or a limit on it is too low (ulimit -v)")
         code = EXIT_ENDED_OTHERWISE
     except Exception as error:  # noqa: BLE001  # the last line of defence: a user is told what happened
-        _explain(error, f"{type(error).__name__}: {error}\nThis is a bug or a broken installation; --debug shows where")
+        if str(error) == "can't start new thread":
+            message = f"{error}: a limit on processes or memory is too low (ulimit -u, ulimit -v)"
+        else:
+            message = f"{type(error).__name__}: {error}\nThis is a bug or a broken installation; --debug shows where"
+        _explain(error, message)
         code = EXIT_ENDED_OTHERWISE
     try:
         sys.stdout.flush()

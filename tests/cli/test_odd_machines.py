@@ -103,5 +103,18 @@ def test_a_home_that_there_is_not_is_named(command: Command, write_spec: Callabl
     )
 
 
+def test_a_thread_that_cannot_be_started_is_no_bug() -> None:
+    script = (
+        "import threading; from evopolicygym.cli.failures import guarded\n"
+        "threading.stack_size(2**46)\n"
+        "guarded(threading.Thread(target=print).start)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "evopolicygym: can't start new thread: a limit on processes or memory is too low (ulimit -u, ulimit -v)\n",
+    )
+
+
 def _limit(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
