@@ -92,4 +92,8 @@ def user_home(table: LogInTable, environment: Mapping[str, str]) -> Path:
     chosen = environment.get(table.home_variable)
     if chosen:
         return Path(chosen).absolute()
-    return Path(environment.get("HOME") or Path.home()) / table.home_directory
+    try:
+        home = environment.get("HOME") or Path.home()
+    except RuntimeError:  # a user whom the machine does not know
+        home = "/"
+    return Path(home) / table.home_directory

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import platformdirs
 
+# The latter: no home directory is known.
+_NO_INDEX = (OSError, RuntimeError)
 _KEPT = 200
 _REWRITTEN_AT_BYTES = 256 * 1024
 
 
 def remember(record: Path) -> None:
-    """Note a new Record; a state directory that cannot be written is no reason to fail a Run."""
+    """Note a new Record; a state directory that cannot be written, or is not known, is no reason to fail a Run."""
     line = json.dumps({"path": str(record.absolute()), "time": time.time()}) + "\n"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(*_NO_INDEX):
         index = _index()
         index.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if index.exists() and index.stat().st_size > _REWRITTEN_AT_BYTES:
@@ -28,7 +30,7 @@ def recent_records() -> list[Path]:
     """Known Records that are still there, the latest first."""
     try:
         lines = _index().read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    except _NO_INDEX:
         return []
     paths: dict[Path, None] = {}
     for line in reversed(lines):

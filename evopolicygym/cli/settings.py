@@ -62,12 +62,15 @@ def settings_path() -> Path:
 
 
 def load_settings() -> Settings:
-    """Read the file; without one, all defaults.
+    """Read the file; without one, or without a home that it could be in, all defaults.
 
     Raises:
         SpecError: it is no TOML, or holds what no setting is.
     """
-    path = settings_path()
+    try:
+        path = settings_path()
+    except RuntimeError:  # no home directory is known
+        return Settings()
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         return Settings.model_validate(document)

@@ -116,5 +116,25 @@ def test_a_thread_that_cannot_be_started_is_no_bug() -> None:
     )
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["agents"], 0), (["inspect"], 2), (["check"], 0)])
+def test_a_user_without_a_home_is_served(
+    arguments: list[str], code: int, write_spec: Callable[[str], Path], tmp_path: Path
+) -> None:
+    spec = [write_spec(FINISH)] if arguments == ["check"] else []
+    # No user of this number is known, and the home of the one who runs the tests is not asked for.
+    script = (
+        "import os, pwd, sys\n"
+        "os.environ = {'PATH': os.environ['PATH']}\n"
+        "pwd.getpwuid = lambda number: {}[number]\n"
+        "from evopolicygym.cli import main\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments, *spec], capture_output=True, text=True, timeout=SECONDS, cwd=tmp_path
+    )
+    assert (done.returncode, "home" in done.stderr) == (code, False), done.stderr
+    assert not (tmp_path / "~").exists()
+
+
 def _limit(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
