@@ -102,7 +102,7 @@ class CommandAgent:
         """
         head, *rest = (argument.replace(_DIRECTORY, str(self.directory)) for argument in self.command)
         if os.sep in head:
-            head = str(self.directory / Path(head).expanduser())
+            head = str(self.directory / os.path.expanduser(head))  # noqa: PTH111  # Path would fail without a home
         argv = [resolve_executable(head), *rest]
         command, recorded = argv, argv
         if self.task == "argument":

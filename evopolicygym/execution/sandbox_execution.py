@@ -69,7 +69,7 @@ class SandboxExecution:
         self._agent = AgentLimits() if agent is None else limits_from(agent, AgentLimits, "agent")
         self._network = network
         self._hide = None if hide is None else _module_names(hide)
-        self._visible = tuple(str(Path(path).expanduser().absolute()) for path in _texts("visible", visible))
+        self._visible = tuple(map(_absolute, _texts("visible", visible)))
         self._log_in = log_in
         self._landlock = landlock
 
@@ -148,6 +148,13 @@ class SandboxExecution:
 
     def __repr__(self) -> str:
         return f"SandboxExecution(workers={self._workers}, network={self._network!r})"
+
+
+def _absolute(path: str) -> str:
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError:
+        raise ValueError(f"visible names {path!r}, and there is no such home directory") from None
 
 
 def _texts(name: str, values: object) -> tuple[str, ...]:

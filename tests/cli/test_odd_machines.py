@@ -116,6 +116,23 @@ def test_a_thread_that_cannot_be_started_is_no_bug() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ['agent.command=["~no-such-user/it"]'],
+        ["execution.use=sandbox", 'execution.visible=["~no-such-user/it"]'],
+        ['program.path="~no-such-user/it"'],
+    ],
+)
+def test_what_is_in_a_home_that_there_is_not_is_named(
+    settings: list[str], command: Command, write_spec: Callable[[str], Path]
+) -> None:
+    done = command("run", write_spec(FINISH), *(f"--set={setting}" for setting in settings), "--dry-run")
+    assert done.returncode == 2
+    assert "~no-such-user/it" in done.stderr
+    assert "RuntimeError" not in done.stderr
+
+
 @pytest.mark.parametrize(("arguments", "code"), [(["agents"], 0), (["inspect"], 2), (["check"], 0)])
 def test_a_user_without_a_home_is_served(
     arguments: list[str], code: int, write_spec: Callable[[str], Path], tmp_path: Path
