@@ -38,6 +38,14 @@ def write_error(text: str) -> None:
         sys.stderr.write(text)
 
 
+def settle_standard_error() -> None:
+    """At the end of the process: what cannot be written leads nowhere, so that the interpreter keeps our exit code."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
 class _StandardOutput(io.FileIO):
     """The descriptor, with errors that name it."""
 

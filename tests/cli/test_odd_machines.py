@@ -1,6 +1,7 @@
 """The command started by something that leaves it odd streams, signals or limits."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -19,8 +20,13 @@ def started(*arguments: str | Path, before: str = "", **streams: Any) -> subproc
     """Run the command in a shell that does something before."""
     command = f'{before} exec "$@"' if not before.startswith(">") else f'exec "$@" {before}'
     whole = ["/bin/sh", "-c", command, "sh", sys.executable, "-m", "evopolicygym", *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     return subprocess.run(
-        whole, **{"capture_output": True, "stdin": subprocess.DEVNULL} | streams, text=True, timeout=SECONDS
+        whole,
+        **{"capture_output": True, "stdin": subprocess.DEVNULL} | streams,
+        env=environment,
+        text=True,
+        timeout=SECONDS,
     )
 
 
