@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from evopolicygym.cli.encoding import use_plain_characters
-from evopolicygym.cli.streams import STANDARD_OUTPUT, settle_standard_error, use_standard_streams, write_error
+from evopolicygym.cli.streams import STANDARD_OUTPUT, settle_standard_streams, use_standard_streams, write_error
 from evopolicygym.errors import (
     AgentRunError,
     AgentSkillError,
@@ -56,7 +56,7 @@ def guarded(application: Callable[[], object]) -> NoReturn:
     warnings.showwarning = _note
     code = _guarded(application)
     ignore_interrupts()
-    settle_standard_error()
+    settle_standard_streams()
     sys.exit(code)
 
 

@@ -38,12 +38,14 @@ def write_error(text: str) -> None:
         sys.stderr.write(text)
 
 
-def settle_standard_error() -> None:
-    """At the end of the process: what cannot be written leads nowhere, so that the interpreter keeps our exit code."""
+def settle_standard_streams() -> None:
+    """At the very end: what could not be written leads nowhere, so that the interpreter adds nothing of its own."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # all that could be written to it has been
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.dup2(nowhere, 2)
 
 
 class _StandardOutput(io.FileIO):
