@@ -9,6 +9,9 @@ from typing import IO, Any
 STANDARD_OUTPUT = "standard output"
 """What an error of it has for a file name."""
 
+# What is behind descriptors 1 and 2, whatever a library puts before it later.
+_ours: dict[int, IO[str]] = {}
+
 
 def use_standard_streams() -> None:
     """Let what is closed lead nowhere, and what cannot be written to standard output say so.
@@ -25,11 +28,12 @@ def use_standard_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     shown: IO[Any] | None = sys.stdout
-    sys.stdout = io.TextIOWrapper(
+    sys.stdout = _ours[1] = io.TextIOWrapper(
         io.BufferedWriter(_StandardOutput(1, "w", closefd=False)),
         encoding=shown.encoding if isinstance(shown, io.TextIOWrapper) else "utf-8",
         line_buffering=os.isatty(1),
     )
+    _ours[2] = sys.stderr
 
 
 def write_error(text: str) -> None:
@@ -39,13 +43,12 @@ def write_error(text: str) -> None:
 
 
 def settle_standard_streams() -> None:
-    """At the very end: what could not be written leads nowhere, so that the interpreter adds nothing of its own."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)  # all that could be written to it has been
-    try:
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        os.dup2(nowhere, 2)
+    """At the very end: what cannot be written leads nowhere, so that the interpreter adds nothing of its own."""
+    for descriptor, stream in _ours.items():
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 class _StandardOutput(io.FileIO):
