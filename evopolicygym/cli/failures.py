@@ -10,7 +10,13 @@ from types import FrameType
 from typing import NoReturn, TextIO
 
 from evopolicygym.cli.encoding import use_plain_characters
-from evopolicygym.cli.streams import STANDARD_OUTPUT, settle_standard_streams, use_standard_streams, write_error
+from evopolicygym.cli.streams import (
+    STANDARD_OUTPUT,
+    lead_nowhere,
+    settle_standard_streams,
+    use_standard_streams,
+    write_error,
+)
 from evopolicygym.errors import (
     AgentRunError,
     AgentSkillError,
@@ -132,7 +138,7 @@ def _explain(error: BaseException, message: str) -> None:
 
 
 def _leave_pipe() -> int:
-    _leave_output()
+    lead_nowhere(1)
     return EXIT_READER_GONE
 
 
@@ -140,7 +146,7 @@ def _explain_system_error(error: OSError) -> int:
     where = error.filename or ("the working directory" if _is_nowhere() else "")
     _explain(error, f"{error.strerror or error}" + (f": {where}" if where else ""))
     if error.filename == STANDARD_OUTPUT:
-        _leave_output()
+        lead_nowhere(1)  # it is flushed once more
     return EXIT_ENDED_OTHERWISE
 
 
@@ -150,8 +156,3 @@ def _is_nowhere() -> bool:
     except OSError:
         return True
     return False
-
-
-def _leave_output() -> None:
-    # Standard output is flushed again, by us and by the interpreter at its end; let that go nowhere.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

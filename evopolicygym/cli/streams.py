@@ -42,13 +42,18 @@ def write_error(text: str) -> None:
         sys.stderr.write(text)
 
 
+def lead_nowhere(descriptor: int) -> None:
+    """Let whatever is still written to a descriptor vanish."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 def settle_standard_streams() -> None:
     """At the very end: what cannot be written leads nowhere, so that the interpreter adds nothing of its own."""
     for descriptor, stream in _ours.items():
         try:
             stream.flush()
         except (OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+            lead_nowhere(descriptor)
 
 
 class _StandardOutput(io.FileIO):
